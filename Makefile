@@ -1,0 +1,53 @@
+# The two commands that matter: `make demo` and `make test`. Both work from a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A build that fell back to Python alone is fine for users, not for the tests.
+SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup.py pyproject.toml
+
+.PHONY: demo test test-slow check bench fidelity clean help
+
+help:
+	@echo "make demo       install into $(VENV), run the example, look at its output"
+	@echo "make test       install what the tests need, run them with both kernels"
+	@echo "make test-slow  the cases that take gigabytes or minutes"
+	@echo "make check      lint and types"
+	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
+	@echo "make fidelity   regenerate docs/fidelity.md"
+
+$(VENV)/pip: # pip 25.1 knows dependency groups
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@touch $@
+
+$(VENV)/package: $(VENV)/pip $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/package pyproject.toml
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+demo: $(VENV)/package
+	$(BIN)/python examples/translation_predictions.py
+
+test: $(VENV)/dev
+	TENSORBYTES_KERNEL=compiled $(BIN)/python -m pytest -n 2 --dist worksteal
+	TENSORBYTES_KERNEL=reference $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(VENV)/dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/dev
+	$(BIN)/python -m benchmarks
+
+fidelity: $(VENV)/dev
+	$(BIN)/python -m tests.fidelity docs/fidelity.md
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info src/tensorbytes/_wire/*.so

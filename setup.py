@@ -1,0 +1,20 @@
+"""The optional C extension; everything else is in pyproject.toml."""
+
+import os
+
+from setuptools import Extension, setup
+
+WINDOWS = os.name == "nt"
+
+kernel = Extension(
+    "tensorbytes._wire._kernel",
+    ["src/tensorbytes/_wire/binding.c", "src/tensorbytes/_wire/wire.c"],
+    depends=["src/tensorbytes/_wire/wire.h"],
+    extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-std=c11", "-fvisibility=hidden"],
+    py_limited_api=True,
+    # No compiler is not an error: reference.py takes over. A release build must not
+    # ship without the kernel, so it sets this variable.
+    optional=not os.environ.get("TENSORBYTES_REQUIRE_KERNEL"),
+)
+
+setup(ext_modules=[kernel], options={"bdist_wheel": {"py_limited_api": "cp311"}})

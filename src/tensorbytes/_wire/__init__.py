@@ -1,0 +1,66 @@
+"""The hot loops, compiled where a C compiler was at hand, NumPy otherwise.
+
+TENSORBYTES_KERNEL=compiled or =reference forces the choice; tests run both ways.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tensorbytes._wire import reference
+from tensorbytes._wire.reference import (
+    BAD_DATA,
+    BAD_LENGTH,
+    CUT_HEADER,
+    CUT_PAYLOAD,
+    OK,
+    frame_header,
+    mask,
+    varint,
+)
+
+_CHOICE = os.environ.get("TENSORBYTES_KERNEL", "auto")
+if _CHOICE not in ("auto", "compiled", "reference"):
+    raise ImportError(f"TENSORBYTES_KERNEL={_CHOICE!r}: expected auto, compiled or reference")
+
+if TYPE_CHECKING or _CHOICE == "reference":
+    kernel = reference
+else:
+    try:
+        from tensorbytes._wire import _kernel as kernel
+    except ImportError:
+        if _CHOICE == "compiled":
+            raise
+        kernel = reference
+
+ACCELERATED: bool = kernel is not reference
+
+crc32c = kernel.crc32c
+scan = kernel.scan
+frame = kernel.frame
+frames = kernel.frames
+plain_tensor = kernel.plain_tensor
+plain_record = kernel.plain_record
+strings_pack = kernel.strings_pack
+strings_unpack = kernel.strings_unpack
+
+__all__ = [
+    "ACCELERATED",
+    "BAD_DATA",
+    "BAD_LENGTH",
+    "CUT_HEADER",
+    "CUT_PAYLOAD",
+    "OK",
+    "crc32c",
+    "frame",
+    "frame_header",
+    "frames",
+    "mask",
+    "plain_record",
+    "plain_tensor",
+    "scan",
+    "strings_pack",
+    "strings_unpack",
+    "varint",
+]

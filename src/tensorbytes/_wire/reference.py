@@ -1,0 +1,236 @@
+"""The kernel in Python and NumPy: the definition of correct, and the fallback.
+
+Each function computes exactly what its twin in wire.c does; the parity test holds
+them together. None of them raises for bad data: they report positions and codes,
+and the layers above find the words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorbytes.typing import Buffer, bytes_view
+
+OK, CUT_HEADER, CUT_PAYLOAD, BAD_LENGTH, BAD_DATA = range(5)
+
+_POLYNOMIAL = 0x82F63B78
+_MAX_RANK = 64
+# Below this many bytes a plain loop beats NumPy's set-up cost.
+_LOOP_BYTES = 1 << 16
+# At most this much is laid out in lanes at once, to bound the memory it takes.
+_BLOCK_BYTES = 1 << 24
+
+
+def _byte_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _byte_table()
+_TABLE_NP = np.array(_TABLE, np.uint32)
+# Two bytes at a time: what a 16-bit word does to a checksum.
+_WORDS = np.arange(65536, dtype=np.uint32)
+_WORD_TABLE = _TABLE_NP[(_TABLE_NP[_WORDS & 0xFF] ^ (_WORDS >> 8)) & 0xFF] ^ (_TABLE_NP[_WORDS & 0xFF] >> 8)
+
+
+def crc32c(buffer: Buffer, crc: int = 0) -> int:
+    data = bytes_view(buffer)
+    crc ^= 0xFFFFFFFF
+    while len(data) >= _LOOP_BYTES:
+        block = data[:_BLOCK_BYTES]
+        lanes = 8192 if len(block) == _BLOCK_BYTES else 1024
+        lane = len(block) // lanes & ~1
+        crc = _crc_of_lanes(np.frombuffer(block[: lane * lanes], "<u2").reshape(lanes, lane // 2), crc)
+        data = data[lane * lanes :]
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def _crc_of_lanes(words: np.ndarray[Any, Any], crc: int) -> int:
+    """Checksum equal stretches side by side, then fold neighbours together."""
+    lanes = np.zeros(len(words), np.uint32)
+    lanes[0] = crc
+    for column in np.ascontiguousarray(words.T):
+        lanes = _WORD_TABLE[(lanes ^ column) & 0xFFFF] ^ (lanes >> np.uint32(16))
+    shift = _zeros_operator(words.shape[1] * 2)
+    while len(lanes) > 1:
+        lanes = _apply(shift, lanes[0::2]) ^ lanes[1::2]
+        shift = _apply(shift, shift)
+    return int(lanes[0])
+
+
+def _zeros_operator(length: int) -> np.ndarray[Any, Any]:
+    """The effect of `length` zero bytes on each of the 32 bits of a checksum."""
+    power = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    step = _TABLE_NP[power & np.uint32(0xFF)] ^ (power >> np.uint32(8))
+    while length:
+        if length & 1:
+            power = _apply(step, power)
+        step = _apply(step, step)
+        length >>= 1
+    return power
+
+
+def _apply(operator: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    result = np.zeros_like(values)
+    for bit in range(32):
+        result ^= np.where(values >> np.uint32(bit) & np.uint32(1), operator[bit], np.uint32(0))
+    return result
+
+
+def mask(crc: int) -> int:
+    """TFRecord's masking, so that checksums of checksums stay sound."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame_header(length: int) -> bytes:
+    size = struct.pack("<Q", length)
+    return size + struct.pack("<I", mask(crc32c(size)))
+
+
+def frame(prefix: Buffer, data: Buffer) -> bytes:
+    return frames([[prefix, data]])
+
+
+def frames(records: Sequence[Sequence[Buffer]]) -> bytes:
+    out: list[Buffer] = []
+    for parts in records:
+        views = [bytes_view(part) for part in parts]
+        crc = 0
+        for view in views:
+            crc = crc32c(view, crc)
+        out += [frame_header(sum(len(v) for v in views)), *views, struct.pack("<I", mask(crc))]
+    return b"".join(out)
+
+
+def scan(buffer: Buffer, start: int, verify: bool, out: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+    data = bytes_view(buffer)
+    if not 0 <= start <= len(data):
+        raise IndexError(f"position {start} is outside 0..{len(data)}")
+    at, found = start, 0
+    while found < len(out) and at < len(data):
+        left = len(data) - at - 12
+        if left < 0:
+            return found, at, CUT_HEADER
+        length, stored = struct.unpack_from("<QI", data, at)
+        if stored != mask(crc32c(data[at : at + 8])):
+            return found, at, BAD_LENGTH
+        if left < 4 or length > left - 4:
+            return found, at, CUT_PAYLOAD
+        payload = at + 12
+        if verify:
+            (stored,) = struct.unpack_from("<I", data, payload + length)
+            if stored != mask(crc32c(data[payload : payload + length])):
+                return found, at, BAD_DATA
+        out[found] = payload, length
+        found += 1
+        at = payload + length + 4
+    return found, at, OK
+
+
+def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    """(value, next position); the position is -1 when the varint is cut or over 64 bits."""
+    value = shift = 0
+    while at < end and shift < 64:
+        byte = data[at]
+        at += 1
+        if shift == 63 and byte > 1:
+            break
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return 0, -1
+
+
+def _delimited(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]:
+    """(start, stop) of a length-delimited field with this tag; stop is -1 if there is none."""
+    if at < 0 or at >= end or data[at] != tag:
+        return 0, -1
+    length, at = _varint(data, at + 1, end)
+    return (at, at + length) if at >= 0 and length <= end - at else (0, -1)
+
+
+PlainTensor = tuple[int, tuple[int, ...], int, int]
+
+
+def plain_tensor(buffer: Buffer, start: int, end: int) -> PlainTensor | None:
+    data = bytes_view(buffer)
+    if not 0 <= start <= end <= len(data):
+        raise IndexError(f"position {start} or {end} is outside 0..{len(data)}")
+    if start == end or data[start] != 0x08:
+        return None
+    dtype, at = _varint(data, start + 1, end)
+    at, shape_end = _delimited(data, at, end, 0x12)
+    if shape_end < 0:
+        return None
+    shape: list[int] = []
+    while at < shape_end:
+        at, dim_end = _delimited(data, at, shape_end, 0x12)
+        size = 0
+        if dim_end < 0 or len(shape) == _MAX_RANK:
+            return None
+        if at < dim_end:
+            if data[at] != 0x08:
+                return None
+            size, at = _varint(data, at + 1, dim_end)
+        if at != dim_end or size >= 1 << 63:
+            return None
+        shape.append(size)
+    at, content_end = _delimited(data, at, end, 0x22)
+    return (dtype, tuple(shape), at, end - at) if content_end == end else None
+
+
+def plain_record(buffer: Buffer) -> PlainTensor | None:
+    data = bytes_view(buffer)
+    record = np.empty((1, 2), np.int64)
+    found, stop, _ = scan(data, 0, True, record)
+    if not found or stop != len(data):
+        return None
+    at, size = record[0].tolist()
+    return plain_tensor(data, at, at + size)
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def strings_pack(tag: int, offsets: Buffer, data: Buffer) -> bytes:
+    bounds = np.frombuffer(bytes_view(offsets), np.int64)
+    view = bytes_view(data)
+    if len(bounds) == 0 or bounds[0] < 0 or bounds[-1] > len(view) or (bounds[1:] < bounds[:-1]).any():
+        raise ValueError("string offsets must rise from 0 to the size of the data")
+    stops = bounds.tolist()
+    return b"".join(bytes([tag]) + varint(stop - start) + view[start:stop] for start, stop in itertools.pairwise(stops))
+
+
+def strings_unpack(buffer: Buffer, start: int, end: int, tag: int) -> tuple[bytearray, bytes, int]:
+    data = bytes_view(buffer)
+    if not 0 <= start <= end <= len(data):
+        raise IndexError(f"position {start} or {end} is outside 0..{len(data)}")
+    pieces: list[memoryview] = []
+    offsets = [0]
+    stop = start
+    while True:
+        at, after = _delimited(data, stop, end, tag)
+        if after < 0:
+            break
+        pieces.append(data[at:after])
+        offsets.append(offsets[-1] + after - at)
+        stop = after
+    return bytearray(np.array(offsets, np.int64)), b"".join(pieces), stop

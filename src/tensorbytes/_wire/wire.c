@@ -1,0 +1,358 @@
+#include "wire.h"
+
+#include <string.h>
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define WIRE_X86 1
+#include <nmmintrin.h>
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+#define WIRE_ARM 1
+#include <arm_acle.h>
+#endif
+
+/* ---- little-endian memory ------------------------------------------------- */
+
+static uint32_t get_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint64_t get_u64(const uint8_t *p)
+{
+    return (uint64_t)get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
+}
+
+void wire_put_u32(uint8_t *out, uint32_t value)
+{
+    out[0] = (uint8_t)value;
+    out[1] = (uint8_t)(value >> 8);
+    out[2] = (uint8_t)(value >> 16);
+    out[3] = (uint8_t)(value >> 24);
+}
+
+/* ---- CRC-32C -------------------------------------------------------------- */
+
+/* The instruction has a latency of three cycles and a throughput of one, so three
+ * independent streams run at full speed. Each stream covers one block; shifting a
+ * checksum over a block of zeros is linear, hence a table lookup per byte. */
+#define LONG_BLOCK 4096u
+#define SHORT_BLOCK 256u
+#define POLYNOMIAL 0x82f63b78u
+
+static uint32_t byte_table[8][256];
+static uint32_t long_shift[4][256];
+static uint32_t short_shift[4][256];
+static int has_instruction;
+
+static uint32_t apply_shift(uint32_t table[4][256], uint32_t crc)
+{
+    return table[0][crc & 0xff] ^ table[1][crc >> 8 & 0xff]
+         ^ table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24];
+}
+
+/* The effect of `length` zero bytes on each byte of a checksum. */
+static void fill_shift(uint32_t table[4][256], size_t length)
+{
+    uint32_t basis[32];
+    for (int bit = 0; bit < 32; bit++) {
+        uint32_t crc = (uint32_t)1 << bit;
+        for (size_t i = 0; i < length; i++)
+            crc = byte_table[0][crc & 0xff] ^ crc >> 8;
+        basis[bit] = crc;
+    }
+    for (int lane = 0; lane < 4; lane++)
+        for (int value = 0; value < 256; value++) {
+            uint32_t crc = 0;
+            for (int bit = 0; bit < 8; bit++)
+                if (value >> bit & 1)
+                    crc ^= basis[8 * lane + bit];
+            table[lane][value] = crc;
+        }
+}
+
+void wire_init(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? crc >> 1 ^ POLYNOMIAL : crc >> 1;
+        byte_table[0][i] = crc;
+    }
+    for (int lane = 1; lane < 8; lane++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = byte_table[lane - 1][i];
+            byte_table[lane][i] = byte_table[0][crc & 0xff] ^ crc >> 8;
+        }
+    fill_shift(long_shift, LONG_BLOCK);
+    fill_shift(short_shift, SHORT_BLOCK);
+#if WIRE_X86
+    has_instruction = __builtin_cpu_supports("sse4.2");
+#elif WIRE_ARM
+    has_instruction = 1;
+#endif
+}
+
+uint32_t wire_crc32c_portable(uint32_t crc, const uint8_t *buf, size_t n)
+{
+    crc = ~crc;
+    for (; n >= 8; n -= 8, buf += 8) {
+        uint32_t low = get_u32(buf) ^ crc, high = get_u32(buf + 4);
+        crc = byte_table[7][low & 0xff] ^ byte_table[6][low >> 8 & 0xff]
+            ^ byte_table[5][low >> 16 & 0xff] ^ byte_table[4][low >> 24]
+            ^ byte_table[3][high & 0xff] ^ byte_table[2][high >> 8 & 0xff]
+            ^ byte_table[1][high >> 16 & 0xff] ^ byte_table[0][high >> 24];
+    }
+    for (; n; n--, buf++)
+        crc = byte_table[0][(crc ^ *buf) & 0xff] ^ crc >> 8;
+    return ~crc;
+}
+
+#if WIRE_X86 || WIRE_ARM
+
+#if WIRE_X86
+#define WITH_INSTRUCTION __attribute__((target("sse4.2")))
+#define CRC_U64(crc, value) ((uint32_t)_mm_crc32_u64((crc), (value)))
+#define CRC_U8(crc, value) _mm_crc32_u8((crc), (value))
+#else
+#define WITH_INSTRUCTION
+#define CRC_U64(crc, value) __crc32cd((crc), (value))
+#define CRC_U8(crc, value) __crc32cb((crc), (value))
+#endif
+
+WITH_INSTRUCTION
+static uint32_t three_streams(uint32_t crc, const uint8_t *p, size_t block, uint32_t shift[4][256])
+{
+    uint32_t second = 0, third = 0;
+    for (size_t i = 0; i < block; i += 8) {
+        uint64_t a, b, c;
+        memcpy(&a, p + i, 8);
+        memcpy(&b, p + block + i, 8);
+        memcpy(&c, p + 2 * block + i, 8);
+        crc = CRC_U64(crc, a);
+        second = CRC_U64(second, b);
+        third = CRC_U64(third, c);
+    }
+    return apply_shift(shift, apply_shift(shift, crc) ^ second) ^ third;
+}
+
+WITH_INSTRUCTION
+static uint32_t crc32c_instruction(uint32_t crc, const uint8_t *p, size_t n)
+{
+    crc = ~crc;
+    for (; n >= 3 * LONG_BLOCK; n -= 3 * LONG_BLOCK, p += 3 * LONG_BLOCK)
+        crc = three_streams(crc, p, LONG_BLOCK, long_shift);
+    for (; n >= 3 * SHORT_BLOCK; n -= 3 * SHORT_BLOCK, p += 3 * SHORT_BLOCK)
+        crc = three_streams(crc, p, SHORT_BLOCK, short_shift);
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        crc = CRC_U64(crc, word);
+    }
+    for (; n; n--, p++)
+        crc = CRC_U8(crc, *p);
+    return ~crc;
+}
+#endif
+
+uint32_t wire_crc32c(uint32_t crc, const uint8_t *buf, size_t n)
+{
+#if WIRE_X86 || WIRE_ARM
+    if (has_instruction)
+        return crc32c_instruction(crc, buf, n);
+#endif
+    return wire_crc32c_portable(crc, buf, n);
+}
+
+uint32_t wire_copy_crc32c(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t n)
+{
+    /* A block that stays in the first-level cache between the two passes. */
+    const size_t block = 3 * LONG_BLOCK;
+    for (; n > block; n -= block, src += block, dst += block) {
+        crc = wire_crc32c(crc, src, block);
+        memcpy(dst, src, block);
+    }
+    crc = wire_crc32c(crc, src, n);
+    if (n)
+        memcpy(dst, src, n);
+    return crc;
+}
+
+uint32_t wire_mask(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* ---- TFRecord framing ----------------------------------------------------- */
+
+void wire_frame_header(uint8_t *out, uint64_t length)
+{
+    wire_put_u32(out, (uint32_t)length);
+    wire_put_u32(out + 4, (uint32_t)(length >> 32));
+    wire_put_u32(out + 8, wire_mask(wire_crc32c(0, out, 8)));
+}
+
+size_t wire_scan(const uint8_t *buf, size_t n, size_t *next, int verify,
+                 int64_t *out, size_t room, int *status)
+{
+    size_t at = *next, found = 0;
+    *status = WIRE_OK;
+    while (found < room && at < n) {
+        if (n - at < 12) {
+            *status = WIRE_CUT_HEADER;
+            break;
+        }
+        if (get_u32(buf + at + 8) != wire_mask(wire_crc32c(0, buf + at, 8))) {
+            *status = WIRE_BAD_LENGTH;
+            break;
+        }
+        uint64_t length = get_u64(buf + at);
+        size_t left = n - at - 12;
+        if (left < 4 || length > left - 4) {
+            *status = WIRE_CUT_PAYLOAD;
+            break;
+        }
+        const uint8_t *payload = buf + at + 12;
+        if (verify && get_u32(payload + length) != wire_mask(wire_crc32c(0, payload, (size_t)length))) {
+            *status = WIRE_BAD_DATA;
+            break;
+        }
+        out[2 * found] = (int64_t)(at + 12);
+        out[2 * found + 1] = (int64_t)length;
+        found++;
+        at += 12 + (size_t)length + 4;
+    }
+    *next = at;
+    return found;
+}
+
+/* ---- protobuf ------------------------------------------------------------- */
+
+/* Reads a varint of at most 64 bits at *at; 0 when it is cut or too long. */
+static int get_varint(const uint8_t *buf, size_t *at, size_t end, uint64_t *value)
+{
+    uint64_t result = 0;
+    size_t p = *at;
+    for (int shift = 0; shift < 64 && p < end; shift += 7) {
+        uint8_t byte = buf[p++];
+        if (shift == 63 && byte > 1)
+            return 0;
+        result |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *at = p;
+            *value = result;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int get_tag(const uint8_t *buf, size_t *at, size_t end, uint8_t tag)
+{
+    if (*at >= end || buf[*at] != tag)
+        return 0;
+    ++*at;
+    return 1;
+}
+
+static int get_length(const uint8_t *buf, size_t *at, size_t end, size_t *stop)
+{
+    uint64_t length;
+    if (!get_varint(buf, at, end, &length) || length > end - *at)
+        return 0;
+    *stop = *at + (size_t)length;
+    return 1;
+}
+
+int wire_plain_tensor(const uint8_t *buf, size_t start, size_t end, struct wire_tensor *out)
+{
+    size_t at = start, shape_end, dim_end, content_end;
+    if (!get_tag(buf, &at, end, 0x08) || !get_varint(buf, &at, end, &out->dtype))
+        return 0;
+    if (!get_tag(buf, &at, end, 0x12) || !get_length(buf, &at, end, &shape_end))
+        return 0;
+    out->rank = 0;
+    while (at < shape_end) {
+        uint64_t size = 0;
+        if (out->rank == WIRE_MAX_RANK || !get_tag(buf, &at, shape_end, 0x12)
+            || !get_length(buf, &at, shape_end, &dim_end))
+            return 0;
+        if (at < dim_end && (!get_tag(buf, &at, dim_end, 0x08) || !get_varint(buf, &at, dim_end, &size)))
+            return 0;
+        if (at != dim_end || size > INT64_MAX)
+            return 0;
+        out->dims[out->rank++] = size;
+    }
+    if (!get_tag(buf, &at, end, 0x22) || !get_length(buf, &at, end, &content_end) || content_end != end)
+        return 0;
+    out->content = at;
+    out->content_size = end - at;
+    return 1;
+}
+
+static size_t varint_size(uint64_t value)
+{
+    size_t size = 1;
+    for (; value >= 0x80; value >>= 7)
+        size++;
+    return size;
+}
+
+size_t wire_strings_size(const int64_t *offsets, size_t count)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t length = (uint64_t)(offsets[i + 1] - offsets[i]);
+        size += 1 + varint_size(length) + (size_t)length;
+    }
+    return size;
+}
+
+void wire_strings_pack(uint8_t *out, uint8_t tag, const int64_t *offsets, size_t count,
+                       const uint8_t *data)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t length = (size_t)(offsets[i + 1] - offsets[i]);
+        uint64_t left = length;
+        *out++ = tag;
+        for (; left >= 0x80; left >>= 7)
+            *out++ = (uint8_t)(left | 0x80);
+        *out++ = (uint8_t)left;
+        if (length)
+            memcpy(out, data + offsets[i], length);
+        out += length;
+    }
+}
+
+size_t wire_strings_count(const uint8_t *buf, size_t start, size_t end, uint8_t tag,
+                          uint64_t *total, size_t *stop)
+{
+    size_t count = 0;
+    *total = 0;
+    *stop = start;
+    for (;;) {
+        size_t at = *stop, next;
+        if (!get_tag(buf, &at, end, tag) || !get_length(buf, &at, end, &next))
+            return count;
+        *total += next - at;
+        *stop = next;
+        count++;
+    }
+}
+
+void wire_strings_fill(const uint8_t *buf, size_t start, size_t count, int64_t *offsets,
+                       uint8_t *data)
+{
+    size_t at = start;
+    int64_t written = 0;
+    offsets[0] = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t length = 0;
+        at++;
+        get_varint(buf, &at, SIZE_MAX, &length);
+        if (length)
+            memcpy(data + written, buf + at, (size_t)length);
+        at += (size_t)length;
+        written += (int64_t)length;
+        offsets[i + 1] = written;
+    }
+}

@@ -1,0 +1,280 @@
+"""The public verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import dtypes, formats, frameworks, storage
+from tensorbytes._wire import frame as frame_bytes
+from tensorbytes._wire import plain_record, varint
+from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
+from tensorbytes.formats import Format, Options, _tensorproto
+from tensorbytes.reader import Reader, StreamReader, naming
+from tensorbytes.tensor import Value, identical, with_meta
+from tensorbytes.tree import Document, Leaf, flatten, unflatten
+from tensorbytes.typing import Buffer, bytes_view
+from tensorbytes.writer import Writer
+
+_SNIFF_BYTES = 4096
+
+# Small plain arrays take a short cut: the bytes before their content depend on dtype and
+# shape alone, so they are made once. Only dtypes that need no look at their values.
+_prefixes: dict[tuple[np.dtype[Any], tuple[int, ...]], bytes] = {}
+_PREFIXES_KEPT = 4096
+_SHORT_CUT_BYTES = 4096
+_SHORT_CUT = {
+    row.code: np.dtype(row.name)
+    for row in dtypes.DTYPES.values()
+    if row.struct not in (None, "?") or row.name in ("complex64", "complex128")
+}
+
+
+def dumps(
+    obj: Any,
+    format: str = "tb",
+    *,
+    name: str | None = None,
+    meta: Mapping[str, str] | None = None,
+    allow: Iterable[str] = (),
+    **options: Any,
+) -> bytes:
+    """Turn a tensor, or a structure of tensors and plain values, into bytes.
+
+    `obj` may come from NumPy, PyTorch, TensorFlow, JAX or SciPy, in any memory layout.
+    What the format can't hold raises LossError, unless `allow` names it.
+
+    >>> import numpy as np, tensorbytes as tb
+    >>> tb.loads(tb.dumps(np.arange(6).reshape(2, 3)))
+    array([[0, 1, 2],
+           [3, 4, 5]])
+    """
+    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and not options:
+        prefix = _prefixes.get((obj.dtype, obj.shape))
+        if prefix is not None:
+            try:
+                return frame_bytes(prefix, obj)
+            except ValueError:  # not contiguous
+                pass
+        else:
+            _remember_prefix(obj)
+    chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
+    return chosen.dumps(document, allowed, options)
+
+
+def _remember_prefix(array: np.ndarray[Any, Any]) -> None:
+    row = dtypes.DTYPES.get(array.dtype.name)
+    if row is None or array.dtype != _SHORT_CUT.get(row.code) or not 0 < array.nbytes < _SHORT_CUT_BYTES:
+        return
+    if len(_prefixes) >= _PREFIXES_KEPT:
+        _prefixes.clear()
+    head = _tensorproto.head(row.code, array.shape)
+    _prefixes[array.dtype, array.shape] = head + _tensorproto.CONTENT_TAG + varint(array.nbytes)
+
+
+def buffers(
+    obj: Any,
+    format: str = "tb",
+    *,
+    name: str | None = None,
+    meta: Mapping[str, str] | None = None,
+    allow: Iterable[str] = (),
+    **options: Any,
+) -> list[Buffer]:
+    """The bytes of `dumps` in pieces, for writev or a socket: tensors' own memory is not copied.
+
+    The pieces are views: change the tensors only after they have been sent.
+    """
+    chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
+    return list(chosen.encode(document, allowed, options))
+
+
+def save(
+    obj: Any,
+    target: storage.Target,
+    format: str | None = None,
+    *,
+    name: str | None = None,
+    meta: Mapping[str, str] | None = None,
+    allow: Iterable[str] = (),
+    sync: bool = True,
+    **options: Any,
+) -> None:
+    """Write `obj` to a path, a URL or a file object; the format follows the suffix.
+
+    A file is replaced atomically: it is the old one or the new one, whatever happens.
+    `sync=False` does not wait for the disk: faster, and safe against the death of the
+    process, but not against a power cut.
+    """
+    storage.check_target(target, "write")
+    chosen, document, allowed = _prepare(obj, format or _by_suffix(target), name, meta, allow, options)
+    storage.write(target, chosen.encode(document, allowed, options), sync=sync)
+
+
+def _by_suffix(target: Any) -> str:
+    found = formats.by_suffix(str(target)) if storage.is_path(target) else None
+    if found is None and storage.is_path(target) and "." in str(target).replace("\\", "/").rpartition("/")[2]:
+        raise UsageError(f"{target}: no format has this suffix; pass format=, one of {', '.join(formats.BUILTIN)}")
+    return found or "tb"
+
+
+def _prepare(
+    obj: Any, format: str, name: str | None, meta: Mapping[str, str] | None, allow: Iterable[str], options: Options
+) -> tuple[Format, Document, frozenset[str]]:
+    chosen = formats.get(format)
+    formats.check_options(chosen, options, chosen.write_options)
+    allowed = frozenset([allow] if isinstance(allow, str) else allow)
+    return chosen, to_document(obj, name=name, meta=meta), allowed
+
+
+def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | None = None) -> Document:
+    """The neutral form of any object."""
+    leaves = flatten(obj, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
+    if len(leaves) == 1 and not leaves[0].path:
+        leaf = leaves[0]
+        return Document([Leaf(with_meta(leaf.value, name, meta), kind=leaf.kind)])
+    if name is not None:
+        raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
+    return Document(leaves, dict(meta or {}))
+
+
+def loads(
+    buffer: Buffer,
+    format: str | None = None,
+    *,
+    to: str = "numpy",
+    device: str | None = None,
+    limits: Limits = LIMITS,
+    **options: Any,
+) -> Any:
+    """Turn bytes back into what was dumped; the format is recognised when not given.
+
+    `to` is "numpy", "torch", "tensorflow", "jax", "scipy", "original" (where it came
+    from), or "tensor" for the neutral value with its metadata. Arrays are views of the
+    buffer, so read-only where it is; copy them to change them.
+    """
+    if to == "numpy" and (format is None or format == "tb") and device is None and not options:
+        plain = plain_record(buffer)
+        if plain is not None:
+            dtype = _SHORT_CUT.get(plain[0])
+            if dtype is not None and len(plain[1]) <= limits.max_rank:
+                try:
+                    array = np.ndarray(plain[1], dtype, buffer, plain[2])
+                except (TypeError, ValueError):  # the general reader finds the words
+                    array = None
+                if array is not None and array.nbytes == plain[3]:
+                    return array
+    data = _check_buffer(buffer)
+    if format is None:
+        format = _recognise(data, "<bytes>")
+    chosen = formats.get(format)
+    formats.check_options(chosen, options, chosen.read_options)
+    return _result(chosen.decode(data, limits, False, options), to, device, "<bytes>")
+
+
+def _check_buffer(buffer: Any) -> memoryview:
+    try:
+        return bytes_view(buffer)
+    except TypeError:
+        hint = "; to read a file: load(path)" if isinstance(buffer, str) else ""
+        raise UsageError(f"expected bytes or another buffer, got {type(buffer).__qualname__}{hint}") from None
+
+
+def _recognise(data: memoryview, path: str) -> str:
+    if not len(data):
+        raise CorruptError("no bytes at all (an empty stream: iterate over open(path) instead)", at=0, path=path)
+    found = formats.sniff(bytes(data[:_SNIFF_BYTES]), len(data))
+    found = found or formats.by_suffix(path)
+    if found is None:
+        raise UsageError(
+            f"{path}: can't tell the format from its first bytes ({bytes(data[:8]).hex(' ')}); "
+            f"pass format=, one of {', '.join(formats.BUILTIN)}"
+        )
+    return found
+
+
+def _result(documents: Iterable[Document], to: str, device: str | None, path: str) -> Any:
+    def convert(value: Value) -> Any:
+        return frameworks.from_value(value, to, device)
+
+    with naming(path):
+        found = list(documents)
+        if not found:
+            raise CorruptError("no tensors in it", at=0)
+        objects = [unflatten(document.leaves, convert) for document in found]
+    # One object comes back as itself; a stream is a list, also when it has one item.
+    return objects[0] if len(objects) == 1 and not found[0].item else objects
+
+
+def load(
+    target: storage.Target,
+    format: str | None = None,
+    *,
+    names: Collection[str] | None = None,
+    to: str = "numpy",
+    device: str | None = None,
+    limits: Limits = LIMITS,
+    **options: Any,
+) -> Any:
+    """Read a file whole, verified. `names` picks tensors, which then come as a dict."""
+    if names is not None:
+        with open(target, "r", format, to=to, device=device, limits=limits, **options) as file:
+            if isinstance(file, StreamReader):
+                raise UsageError("names= needs a file that can be read at random, not a stream")
+            return {name: file[name].load() for name in ([names] if isinstance(names, str) else names)}
+    path = storage.describe(target)
+    data = storage.read(target)
+    chosen = formats.get(format or _recognise(data, path))
+    formats.check_options(chosen, options, chosen.read_options)
+    return _result(chosen.decode(data, limits, False, options), to, device, path)
+
+
+def open(
+    target: storage.Target,
+    mode: str = "r",
+    format: str | None = None,
+    *,
+    to: str = "numpy",
+    device: str | None = None,
+    limits: Limits = LIMITS,
+    **options: Any,
+) -> Any:
+    """Open a file: "r" to read lazily, "w" to write a stream of objects, "a" to add to one.
+
+    Reading a path gives a Reader (names, slices, iteration); a file object that can't
+    seek, such as a pipe or a socket's, gives a stream to iterate over.
+    """
+    if mode in ("w", "a"):
+        if format not in (None, "tb"):
+            raise UsageError(f"streams are written as 'tb', not {format!r}")
+        return Writer(to_document, target, append=mode == "a")
+    if mode != "r":
+        raise UsageError(f"mode {mode!r}: expected 'r', 'w' or 'a'")
+    storage.check_target(target, "read")
+    if not storage.is_path(target) and not _seekable(target):
+        if format not in (None, "tb"):
+            raise UsageError(f"a stream is read as 'tb', not {format!r}")
+        return StreamReader(target, to, device, limits)
+    path = storage.describe(target)
+    local = storage.is_path(target) and not storage.is_url(target)
+    data = storage.map_file(target) if local else storage.read(target)
+    chosen = formats.get(format or ("tb" if not len(data) else _recognise(data, path)))
+    formats.check_options(chosen, options, chosen.read_options)
+    return Reader(data, path, chosen, to, device, limits, options)
+
+
+def _seekable(file: Any) -> bool:
+    return bool(getattr(file, "seekable", lambda: False)())
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two objects hold the same values bit for bit, whatever frameworks they are from.
+
+    NaN payloads and the sign of zero count; names, devices and memory layouts do not.
+    """
+    one, two = to_document(a).leaves, to_document(b).leaves
+    return len(one) == len(two) and all(
+        x.path == y.path and x.kind == y.kind and identical(x.value, y.value) for x, y in zip(one, two, strict=True)
+    )

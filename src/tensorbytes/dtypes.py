@@ -1,0 +1,169 @@
+"""One table: every dtype of every framework and format.
+
+`bits` is the width of a value; in memory each element takes `itemsize` whole bytes
+(types under 8 bits sit in the low bits of a byte each, as in ml_dtypes; formats that
+pack do so at their border). A dash means that the framework or format has no such type.
+
+TensorFlow's DataType numbers double as the codes of the native frame. Types that
+TensorFlow lacks have codes from 1000 up, which are part of spec/frame.md.
+
+Decided, not overlooked: datetime64 and timedelta64 are kept, their unit travelling in
+the metadata; structured and void dtypes, long double (whose layout differs between
+machines) and object arrays of anything but text or bytes are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tensorbytes.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    name: str
+    bits: int
+    code: int  # TensorFlow's number, or ours from 1000 up
+    numpy: str | None  # the name in numpy or ml_dtypes
+    torch: str | None
+    struct: str | None  # the letter of Python's struct module, standard sizes
+    safetensors: str | None
+    arrow: str | None
+    onnx: int | None
+
+    @property
+    def itemsize(self) -> int:
+        return max(self.bits // 8, 1)
+
+    @property
+    def in_tensorflow(self) -> bool:
+        return self.code < 1000
+
+    @property
+    def value_mask(self) -> int:
+        """The bits of a byte that carry the value of a type under 8 bits wide."""
+        return (1 << self.bits) - 1
+
+
+# name                 bits code  numpy                 torch               struct safetensors  Arrow      ONNX
+_ROWS = """
+bool                   8    10    bool                  bool                ?      BOOL         bool       9
+int8                   8    6     int8                  int8                b      I8           int8       3
+int16                  16   5     int16                 int16               h      I16          int16      5
+int32                  32   3     int32                 int32               i      I32          int32      6
+int64                  64   9     int64                 int64               q      I64          int64      7
+uint8                  8    4     uint8                 uint8               B      U8           uint8      2
+uint16                 16   17    uint16                uint16              H      U16          uint16     4
+uint32                 32   22    uint32                uint32              I      U32          uint32     12
+uint64                 64   23    uint64                uint64              Q      U64          uint64     13
+float16                16   19    float16               float16             e      F16          float16    10
+float32                32   1     float32               float32             f      F32          float32    1
+float64                64   2     float64               float64             d      F64          float64    11
+bfloat16               16   14    bfloat16              bfloat16            -      BF16         -          16
+complex64              64   8     complex64             complex64           -      C64          -          14
+complex128             128  18    complex128            complex128          -      -            -          15
+complex32              32   1000  complex32             complex32           -      -            -          -
+bcomplex32             32   1008  bcomplex32            -                   -      -            -          -
+float8_e4m3fn          8    25    float8_e4m3fn         float8_e4m3fn       -      F8_E4M3      -          17
+float8_e4m3fnuz        8    26    float8_e4m3fnuz       float8_e4m3fnuz     -      F8_E4M3FNUZ  -          18
+float8_e4m3b11fnuz     8    27    float8_e4m3b11fnuz    -                   -      -            -          -
+float8_e5m2            8    24    float8_e5m2           float8_e5m2         -      F8_E5M2      -          19
+float8_e5m2fnuz        8    28    float8_e5m2fnuz       float8_e5m2fnuz     -      F8_E5M2FNUZ  -          20
+float8_e8m0fnu         8    1001  float8_e8m0fnu        float8_e8m0fnu      -      F8_E8M0      -          24
+float8_e4m3            8    1002  float8_e4m3           -                   -      -            -          -
+float8_e3m4            8    1003  float8_e3m4           -                   -      -            -          -
+float6_e2m3fn          6    1004  float6_e2m3fn         -                   -      F6_E2M3      -          27
+float6_e3m2fn          6    1005  float6_e3m2fn         -                   -      F6_E3M2      -          28
+float4_e2m1fn          4    33    float4_e2m1fn         float4_e2m1fn_x2    -      F4           -          23
+int4                   4    29    int4                  int4                -      -            -          22
+uint4                  4    30    uint4                 uint4               -      -            -          21
+int2                   2    31    int2                  int2                -      -            -          26
+uint2                  2    32    uint2                 uint2               -      -            -          25
+int1                   1    1009  int1                  int1                -      -            -          -
+uint1                  1    1010  uint1                 uint1               -      -            -          -
+qint8                  8    11    -                     qint8               -      -            -          -
+quint8                 8    12    -                     quint8              -      -            -          -
+qint32                 32   13    -                     qint32              -      -            -          -
+qint16                 16   15    -                     -                   -      -            -          -
+quint16                16   16    -                     -                   -      -            -          -
+datetime64             64   1006  datetime64            -                   -      -            -          -
+timedelta64            64   1007  timedelta64           -                   -      -            -          -
+"""
+
+# The code of string tensors, which are `Strings` rather than `Tensor`.
+STRING_CODE = 7
+
+
+def _parse(row: str) -> DType:
+    name, bits, code, *columns = row.split()
+    numpy, torch, struct, safetensors, arrow, onnx = (None if cell == "-" else cell for cell in columns)
+    return DType(name, int(bits), int(code), numpy, torch, struct, safetensors, arrow, int(onnx) if onnx else None)
+
+
+DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in map(_parse, _ROWS.strip().splitlines())}
+BY_CODE: dict[int, DType] = {dtype.code: dtype for dtype in DTYPES.values()}
+BY_TORCH: dict[str, DType] = {dtype.torch: dtype for dtype in DTYPES.values() if dtype.torch}
+
+# TensorFlow's types that hold pointers or references rather than values.
+_TF_REFUSED = {20: "resource", 21: "variant"}
+
+
+def get(name: str) -> DType:
+    """The row of a dtype by its name."""
+    try:
+        return DTYPES[name]
+    except (KeyError, TypeError):
+        raise UnsupportedError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}") from None
+
+
+def by_code(code: int) -> DType:
+    """The row of a dtype by the number that TensorProto stores."""
+    try:
+        return BY_CODE[code]
+    except KeyError:
+        what = f" ({_TF_REFUSED[code]}: a reference, not a value)" if code in _TF_REFUSED else ""
+        raise UnsupportedError(f"unknown TensorProto dtype number {code}{what}") from None
+
+
+@cache
+def to_numpy(name: str) -> np.dtype[Any]:
+    """NumPy's or ml_dtypes' little-endian dtype for a row."""
+    row = get(name)
+    if row.numpy is None or row.numpy.endswith("delta64") or row.numpy.startswith("datetime"):
+        raise UnsupportedError(f"NumPy has no dtype for {name}; to='tensor' gives the stored values")
+    if hasattr(np, row.numpy):
+        return np.dtype(np.dtype(row.numpy).newbyteorder("<"))
+    import ml_dtypes
+
+    if not hasattr(ml_dtypes, row.numpy):
+        raise UnsupportedError(f"{name} needs a newer ml_dtypes than {ml_dtypes.__version__}")
+    return np.dtype(getattr(ml_dtypes, row.numpy))
+
+
+# dtype.kind is "V" for ml_dtypes too, so names decide; NumPy's own void is "void32".
+def from_numpy(dtype: np.dtype[Any]) -> DType:
+    """The row of a NumPy dtype, in either byte order."""
+    if dtype.kind in "mM":
+        return DTYPES["timedelta64" if dtype.kind == "m" else "datetime64"]
+    if dtype.names is not None:
+        raise UnsupportedError(
+            f"structured dtype with fields {', '.join(dtype.names)}: pass its fields as a dict, "
+            "{name: x[name] for name in x.dtype.names}"
+        )
+    row = DTYPES.get(dtype.name)
+    if row is None or row.numpy is None:
+        raise UnsupportedError(
+            f"NumPy dtype {dtype} has no portable form"
+            + (" (long double differs between machines: cast to float64)" if dtype.char in "gG" else "")
+        )
+    return row
+
+
+def nbytes(dtype: DType, shape: tuple[int, ...]) -> int:
+    """The bytes a tensor takes in memory. Python's integers can't overflow."""
+    return math.prod(shape) * dtype.itemsize

@@ -1,0 +1,80 @@
+"""Every exception that leaves tensorbytes, and the limits that guard its readers.
+
+Each message says what is wrong, where, what was expected and what was found; most
+end with what to do. The classes also derive from the built-in exception that code
+unaware of tensorbytes would catch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class TensorbytesError(Exception):
+    """The base of them all."""
+
+
+class CorruptError(TensorbytesError, ValueError):
+    """Bytes that are not what their format demands. `at` is the offset of the fault."""
+
+    def __init__(self, what: str, *, at: int, path: str | None = None) -> None:
+        super().__init__(what, at, path)
+        self.what, self.at, self.path = what, at, path
+
+    def __str__(self) -> str:
+        return f"{self.path or '<bytes>'}: {self.what} (byte {self.at})"
+
+    def shifted(self, by: int, path: str | None = None) -> CorruptError:
+        """The same fault, seen from a file in which these bytes start at `by`."""
+        return CorruptError(self.what, at=self.at + by, path=path or self.path)
+
+
+class LossError(TensorbytesError, ValueError):
+    """Something the target can't hold. `feature` names it, as `allow=` wants it named."""
+
+    def __init__(self, what: str, *, feature: str) -> None:
+        super().__init__(what)
+        self.feature = feature
+
+
+class UnsupportedError(TensorbytesError, TypeError):
+    """A value, dtype or combination that tensorbytes, or the target, does not know."""
+
+
+class LimitError(TensorbytesError, ValueError):
+    """Reading would take more memory, or more parts, than the limits allow."""
+
+
+class MissingDependencyError(TensorbytesError, ImportError):
+    """An optional package is needed. The message holds the pip command."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional package: pip install 'tensorbytes[{extra}]'")
+
+
+class UsageError(TensorbytesError, TypeError):
+    """A call that makes no sense as written: swapped arguments, an unknown option."""
+
+
+def unknown(kind: str, got: object, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not in a table."""
+    return UsageError(f"unknown {kind} {got!r}; known: {', '.join(sorted(known))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a reader may use on the word of a file.
+
+    Bytes that are really present are never limited. `max_bytes` bounds what a small
+    file can make of itself: a TensorProto of 19 bytes may claim four tebibytes by its
+    repeat-the-last-value rule.
+    """
+
+    max_bytes: int = 1 << 30
+    max_tensors: int = 1 << 24
+    max_rank: int = 64
+    max_depth: int = 64
+
+
+LIMITS = Limits()

@@ -1,0 +1,134 @@
+"""The formats: each module turns documents into bytes and back.
+
+A format is one file here and one row in BUILTIN. Its module has an object FORMAT
+that fills in the class `Format` below; see CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from tensorbytes.errors import Limits, LossError, MissingDependencyError, UsageError, unknown
+from tensorbytes.tensor import Strings, Tensor, Value
+from tensorbytes.tree import Document, Leaf, path_name
+from tensorbytes.typing import Buffer
+
+# name -> (module, the extra that installs what it needs); sniffing asks in this order
+BUILTIN: dict[str, tuple[str, str]] = {
+    "tb": ("tensorbytes.formats.frame", ""),
+    "sparseproto": ("tensorbytes.formats.sparseproto", ""),
+    "tensorproto": ("tensorbytes.formats.tensorproto", ""),
+    "raw": ("tensorbytes.formats.raw", ""),
+}
+
+Options: TypeAlias = Mapping[str, Any]
+
+# Metadata that describes how a value was held rather than what it is: dropping it loses nothing.
+ADVISORY = frozenset({"framework", "memory_format", "type"})
+
+
+class Format:
+    """What every format provides.
+
+    `allow` names the losses that the caller accepts; `options` are keyword arguments of
+    the format's own, from `write_options` or `read_options`.
+    """
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    write_options: ClassVar[frozenset[str]] = frozenset()
+    read_options: ClassVar[frozenset[str]] = frozenset()
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of this size that starts with these bytes is likely of this format."""
+        return False
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
+        """The bytes of a document, piece by piece: never one big join."""
+        raise NotImplementedError
+
+    def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
+        return b"".join(self.encode(document, allow, options))
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        """The documents in some bytes, as views of them. `lazy` reads no content."""
+        raise NotImplementedError
+
+
+def get(name: str) -> Format:
+    """The format of this name."""
+    if name not in BUILTIN:
+        raise unknown("format", name, BUILTIN)
+    module, extra = BUILTIN[name]
+    try:
+        found: Format = importlib.import_module(module).FORMAT
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        raise MissingDependencyError(f"format {name!r}", extra) from error
+    return found
+
+
+def by_suffix(path: str) -> str | None:
+    """The format that a file name asks for."""
+    for name in BUILTIN:
+        if path.lower().endswith(get(name).suffixes):
+            return name
+    return None
+
+
+def sniff(head: bytes, size: int) -> str | None:
+    """The format that the first bytes look like."""
+    for name in BUILTIN:
+        if get(name).sniff(head, size):
+            return name
+    return None
+
+
+def check_options(chosen: Format, options: Options, known: frozenset[str]) -> None:
+    wrong = sorted(set(options) - known)
+    if wrong:
+        have = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"format {chosen.name!r} has no option {wrong[0]!r} here; its options: {have}")
+
+
+def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Value:
+    """The single tensor of a document, for formats that hold one; anything else is a loss."""
+    leaves = document.leaves
+    if len(leaves) != 1 or leaves[0].path:
+        names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
+        raise LossError(
+            f"format {chosen.name!r} holds one tensor, not a structure of {len(leaves)} (such as {names}); "
+            "save them one by one, or use 'tb'",
+            feature="structure",
+        )
+    return bare_value(chosen, leaves[0], allow)
+
+
+def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
+    """A leaf's value for a format without names or metadata, once nothing is lost in silence."""
+    value = leaf.value
+    losses = {key: f"metadata {key}={text!r}" for key, text in value.meta.items() if key not in ADVISORY}
+    if value.name is not None:
+        losses["name"] = f"the name {value.name!r}"
+    if leaf.kind not in ("", "numpy"):
+        losses["kind"] = f"that the value is a Python {leaf.kind}"
+    if isinstance(value, Strings) and value.encoding != "bytes":
+        losses["encoding"] = "that the strings are text; they would come back as bytes"
+    for feature, what in losses.items():
+        if feature not in allow:
+            raise LossError(
+                f"format {chosen.name!r} can't hold {what}; pass allow={{{feature!r}}} to drop it, or use 'tb'",
+                feature=feature,
+            )
+    return value
+
+
+def dense(chosen: Format, value: Value) -> Tensor:
+    """A dense tensor, for formats that hold nothing else."""
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__.lower()
+        raise LossError(f"format {chosen.name!r} holds dense tensors only, not {kind}; use 'tb'", feature=kind)
+    return value

@@ -1,0 +1,147 @@
+"""Raw bytes: the elements and nothing else, for legacy systems and raw streams.
+
+The bytes tell neither dtype nor shape, so reading needs them:
+
+    loads(dumps(x, "raw", byteorder=">"), "raw", byteorder=">", dtype="float32", shape=(2, 3))
+
+`describe(x)` gives those arguments. `struct_format(x)` is the format string with which
+Python's struct module, or a C struct of the same fields, reads the bytes. A dict of
+tensors is written field after field, in the order of its keys, without padding: a
+packed C struct. Reading one takes `fields={"name": (dtype, shape), ...}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError, UsageError
+from tensorbytes.formats import Format, Options, bare_value, dense
+from tensorbytes.tensor import Array, Tensor
+from tensorbytes.tree import Document, Leaf
+from tensorbytes.typing import bytes_view
+
+
+class Raw(Format):
+    name = "raw"
+    suffixes = (".raw", ".bin")
+    write_options = frozenset({"byteorder", "order"})
+    read_options = frozenset({"byteorder", "order", "dtype", "shape", "fields"})
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
+        byteorder, order = _memory_order(options)
+        return [_to_raw(tensor, byteorder, order) for tensor in self._tensors(document, allow)]
+
+    def _tensors(self, document: Document, allow: frozenset[str]) -> list[Tensor]:
+        for leaf in document.leaves:
+            if leaf.path and not (len(leaf.path) == 1 and leaf.path[0][0] == "key"):
+                raise LossError(
+                    "format 'raw' holds one tensor, or a flat dict of them as a C struct", feature="structure"
+                )
+        return [dense(self, bare_value(self, leaf, allow)) for leaf in document.leaves]
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        byteorder, order = _memory_order(options)
+        if "fields" in options:
+            yield self._decode_fields(data, byteorder, order, options["fields"])
+            return
+        if "dtype" not in options:
+            raise UsageError("raw bytes tell no dtype: pass dtype= (and shape=), as raw.describe(x) gives them")
+        row = dtypes.get(_name(options["dtype"]))
+        if "shape" in options:
+            shape = tuple(options["shape"])
+        else:
+            if len(data) % row.itemsize:
+                raise CorruptError(f"{len(data)} bytes are no whole number of {row.name}", at=len(data))
+            shape = (len(data) // row.itemsize,)
+        yield Document([Leaf(_from_raw(data, row.name, shape, byteorder, order, 0))])
+
+    def _decode_fields(
+        self, data: memoryview, byteorder: str, order: str, fields: Mapping[str, tuple[str, tuple[int, ...]]]
+    ) -> Document:
+        leaves, at = [], 0
+        for name, (dtype, shape) in fields.items():
+            size = dtypes.nbytes(dtypes.get(_name(dtype)), tuple(shape))
+            piece = data[at : at + size]
+            leaves.append(Leaf(_from_raw(piece, _name(dtype), tuple(shape), byteorder, order, at), (("key", name),)))
+            at += size
+        if at != len(data):
+            raise CorruptError(f"the fields take {at} bytes, got {len(data)}", at=min(at, len(data)))
+        return Document(leaves)
+
+
+def _name(dtype: Any) -> str:
+    """A dtype by our name, or by anything NumPy takes for one."""
+    if isinstance(dtype, str) and dtype in dtypes.DTYPES:
+        return dtype
+    try:
+        given = np.dtype(dtype)
+    except TypeError:
+        raise UnsupportedError(f"unknown dtype {dtype!r}; known: {', '.join(dtypes.DTYPES)}") from None
+    if given.byteorder == ">":
+        raise UsageError(f"dtype {dtype!r} names a byte order: pass it as byteorder='>'")
+    return dtypes.from_numpy(given).name
+
+
+def _memory_order(options: Options) -> tuple[str, str]:
+    byteorder, order = options.get("byteorder", "<"), options.get("order", "C")
+    if byteorder not in ("<", ">"):
+        raise UsageError(f"byteorder {byteorder!r}: expected '<' (little-endian) or '>' (big-endian)")
+    if order not in ("C", "F"):
+        raise UsageError(f"order {order!r}: expected 'C' (rows first) or 'F' (columns first)")
+    return byteorder, order
+
+
+def _swap(bits: Array, name: str) -> Array:
+    """Other byte order; a complex number is two floats, each swapped on its own."""
+    row = dtypes.get(name)
+    width = row.itemsize // 2 if "complex" in name else row.itemsize
+    return bits if width == 1 else bits.view(f"<u{width}").byteswap().view(bits.dtype)
+
+
+def _to_raw(tensor: Tensor, byteorder: str, order: str) -> Any:
+    if byteorder == "<" and (order == "C" or len(tensor.shape) < 2):
+        return tensor.data
+    bits = np.ndarray(tensor.shape, f"V{dtypes.get(tensor.dtype).itemsize}", tensor.data)
+    flat = bits.reshape(-1) if order == "C" else bits.T.reshape(-1)
+    raw = np.ascontiguousarray(flat).view(np.uint8)
+    return _swap(raw, tensor.dtype) if byteorder == ">" else raw
+
+
+def _from_raw(data: memoryview, name: str, shape: tuple[int, ...], byteorder: str, order: str, at: int) -> Tensor:
+    row = dtypes.get(name)
+    want = dtypes.nbytes(row, shape)
+    if len(data) != want:
+        raise CorruptError(f"{name}{list(shape)} takes {want} bytes, got {len(data)}", at=at + min(want, len(data)))
+    if byteorder == ">":
+        data = bytes_view(_swap(np.frombuffer(data, np.uint8), name))
+    if order == "F" and len(shape) > 1 and want:
+        bits = np.ndarray(shape[::-1], f"V{row.itemsize}", data).T
+        data = bytes_view(np.ascontiguousarray(bits).reshape(-1).view(np.uint8))
+    return Tensor(name, shape, data)
+
+
+def describe(tensor: Tensor, byteorder: str = "<", order: str = "C") -> dict[str, Any]:
+    """What `loads` needs to read a tensor's raw bytes."""
+    return {"dtype": tensor.dtype, "shape": tensor.shape, "byteorder": byteorder, "order": order}
+
+
+def struct_format(*tensors: Tensor, byteorder: str = "<") -> str:
+    """The format string of Python's struct module for the raw bytes of these tensors, one after another."""
+    letters = []
+    for tensor in tensors:
+        letter = dtypes.get(tensor.dtype).struct
+        count = math.prod(tensor.shape)
+        if letter is None and "complex" in tensor.dtype and tensor.dtype != "bcomplex32":
+            letter, count = {"complex32": "e", "complex64": "f", "complex128": "d"}[tensor.dtype], count * 2
+        if letter is None:
+            raise UnsupportedError(f"Python's struct module has no letter for {tensor.dtype}")
+        letters.append(letter if count == 1 else f"{count}{letter}")
+    return byteorder + "".join(letters)
+
+
+FORMAT = Raw()

@@ -1,0 +1,107 @@
+"""The frameworks: each module turns its tensors into neutral values and back.
+
+A module has `to_value(x)` and `from_value(value, device)`. Nothing is imported
+speculatively: a tensor's own class tells which framework it is from, and that
+framework is then loaded already.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tensorbytes.errors import MissingDependencyError, UnsupportedError, unknown
+from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
+
+# name -> (the top-level packages its classes come from, the extra that installs it)
+BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
+    "numpy": (("numpy",), ""),
+    "torch": (("torch",), "torch"),
+    "tensorflow": (("tensorflow",), "tensorflow"),
+    "jax": (("jax", "jaxlib"), "jax"),
+    "scipy": (("scipy",), "scipy"),
+}
+_BY_PACKAGE = {package: name for name, (packages, _) in BUILTIN.items() for package in packages}
+_NEUTRAL = (Tensor, Strings, Ragged, Sparse)
+_found: dict[type, str] = {}
+
+
+def get(name: str) -> ModuleType:
+    """The adapter of a framework; loads the framework."""
+    if name not in BUILTIN:
+        raise unknown("framework", name, [*BUILTIN, "tensor", "original"])
+    try:
+        return importlib.import_module(f"tensorbytes.frameworks.{name}")
+    except ModuleNotFoundError as error:
+        if error.name not in BUILTIN[name][0]:
+            raise
+        raise MissingDependencyError(f"framework {name!r}", BUILTIN[name][1]) from None
+
+
+def of(x: Any) -> str | None:
+    """The name of the framework that a value comes from; None if it is no tensor.
+
+    "neutral" stands for our own values, "protocol" for anything that exports DLPack
+    or `__array__`.
+    """
+    kind = type(x)
+    if kind not in _found:
+        _found[kind] = _recognise(x)
+    return _found[kind] or None
+
+
+def _recognise(x: Any) -> str:
+    if isinstance(x, _NEUTRAL):
+        return "neutral"
+    for cls in type(x).__mro__:
+        name = _BY_PACKAGE.get(cls.__module__.partition(".")[0])
+        if name and (name != "numpy" or issubclass(cls, np.ndarray | np.generic)):
+            return name
+    exports = hasattr(x, "__dlpack__") or hasattr(x, "__array__") or isinstance(x, bytearray | memoryview)
+    return "protocol" if exports else ""
+
+
+def to_value(x: Any) -> Value:
+    """The neutral value of any tensor."""
+    name = of(x)
+    if name == "neutral":
+        value: Value = x
+        return value
+    if name == "protocol":
+        return _by_protocol(x)
+    if name is None:
+        raise UnsupportedError(
+            f"{type(x).__module__}.{type(x).__qualname__} is not a tensor; expected a tensor of "
+            f"{', '.join(BUILTIN)}, a Python scalar or text, or a dict, list or tuple of them"
+        )
+    converted: Value = get(name).to_value(x)
+    return converted
+
+
+def _by_protocol(x: Any) -> Value:
+    from tensorbytes.frameworks import numpy as adapter
+
+    try:
+        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
+    except Exception as error:
+        raise UnsupportedError(f"{type(x).__qualname__} does not give up its data: {error}") from error
+    return adapter.to_value(array)
+
+
+def from_value(value: Value, to: str, device: str | None = None) -> Any:
+    """A framework's tensor for a neutral value; `to="original"` is where it came from."""
+    if to == "tensor":
+        return value
+    if to == "original":
+        to = value.meta.get("framework", "numpy")
+        if to not in BUILTIN:
+            raise UnsupportedError(f"the file says that it comes from {to!r}, which is no framework known here")
+    return get(to).from_value(value, device)
+
+
+def placement(value: Value, device: str | None) -> str | None:
+    """Where a tensor shall live: None for the framework's default."""
+    return value.meta.get("device") if device == "original" else device

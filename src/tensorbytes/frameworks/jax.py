@@ -1,0 +1,61 @@
+"""JAX: arrays of every dtype, gathered from their shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.frameworks import placement
+from tensorbytes.tensor import Tensor, Value, with_meta
+
+
+def to_value(x: Any) -> Value:
+    if isinstance(x, jax.core.Tracer):
+        raise UnsupportedError("a traced value has no data yet: call this outside jit, grad and vmap")
+    if not isinstance(x, jax.Array):
+        raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is not a jax.Array")
+    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        raise UnsupportedError("a PRNG key array is opaque: pass jax.random.key_data(x)")
+    if not x.is_fully_addressable:
+        raise UnsupportedError("the array spans other processes: pass multihost_utils.process_allgather(x)")
+    meta = {"framework": "jax"}
+    devices = sorted(f"{device.platform}:{device.id}" for device in x.devices())
+    if devices != ["cpu:0"]:
+        meta["device"] = ",".join(devices)
+    return with_meta(numpy_adapter.to_value(np.asarray(x)), meta=meta)
+
+
+def from_value(value: Value, device: str | None = None) -> Any:
+    if not isinstance(value, Tensor):
+        return numpy_adapter.from_value(value)  # JAX has neither strings nor these structures
+    if dtypes.get(value.dtype).numpy is None or value.dtype.endswith(("time64", "delta64")):
+        raise UnsupportedError(f"JAX has no dtype for {value.dtype}; to='tensor' may serve")
+    array = value.numpy()
+    try:
+        made = jax.device_put(array, _device(placement(value, device)))
+    except TypeError as error:
+        raise UnsupportedError(f"JAX has no dtype for {value.dtype}: {error}") from None
+    if made.dtype != array.dtype:
+        raise LossError(
+            f"JAX would turn {array.dtype} into {made.dtype}, as 64-bit types are switched off: "
+            "jax.config.update('jax_enable_x64', True)",
+            feature="dtype",
+        )
+    return made
+
+
+def _device(where: str | None) -> Any:
+    """The device named "cpu:1" or "gpu"; several, of a sharded array, become the first."""
+    if where is None:
+        return None
+    platform, _, number = where.partition(",")[0].partition(":")
+    try:
+        return jax.devices(platform)[int(number or 0)]
+    except (RuntimeError, ValueError, IndexError):
+        have = ", ".join(f"{device.platform}:{device.id}" for device in jax.devices())
+        raise UnsupportedError(f"JAX has no device {where!r} here; it has {have}") from None

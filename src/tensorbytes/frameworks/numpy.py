@@ -1,0 +1,112 @@
+"""NumPy: any strides, order, byte order and ml_dtypes; text in every form NumPy has."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.errors import LIMITS, LimitError, UnsupportedError
+from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
+
+# The dtypes that metadata may ask for: they carry a width or a unit that the value itself does not.
+_FIXED_TEXT = re.compile(r"[<>|]?([US])(\d{1,9})")
+_TIME = re.compile(r"[<>]?[mM]8(\[\d*(generic|Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
+
+# Dtypes that NumPy has no arrays of, so that slicing goes over their bits.
+NUMPY_LACKS = frozenset(row.name for row in dtypes.DTYPES.values() if row.numpy is None)
+
+
+def to_value(x: Any) -> Value:
+    if isinstance(x, np.generic):
+        x = np.asarray(x)
+    if type(x) not in (np.ndarray, np.memmap):
+        raise UnsupportedError(
+            f"{type(x).__qualname__} carries more than its array (a mask, a unit, other rules of arithmetic): "
+            "pass np.asarray(x) to store the array alone"
+        )
+    if x.dtype.kind in "OTUS":
+        return _strings(x)
+    row = dtypes.from_numpy(x.dtype)
+    flat = _flat_bytes(x)
+    if row.bits < 8 and np.any(flat > row.value_mask):
+        flat = flat & row.value_mask  # bits above the value carry nothing
+    check_bool(row.name, flat)
+    value = Tensor(row.name, x.shape, flat)
+    return with_meta(value, meta={"numpy.dtype": x.dtype.str}) if row.name.endswith(("time64", "delta64")) else value
+
+
+def _flat_bytes(x: Array) -> Array:
+    """The elements in C order, little-endian; the array's own memory where it already is."""
+    if x.dtype.byteorder == ">":
+        x = x.astype(x.dtype.newbyteorder("<"))
+    if not x.flags.c_contiguous:
+        x = x.copy(order="C")
+    return x.reshape(-1).view(np.uint8)
+
+
+def check_bool(name: str, flat: Array) -> None:
+    """Bytes other than 0 and 1 are no booleans, and not every reader treats them alike."""
+    if name == "bool" and flat.size and flat.max() > 1:
+        raise UnsupportedError("a bool tensor holds a byte other than 0 and 1; pass (x != 0)")
+
+
+def _strings(x: Array) -> Strings:
+    if x.dtype.kind == "T" and hasattr(x.dtype, "na_object"):
+        raise UnsupportedError("a StringDType with a missing-value object has no portable form: fill it first")
+    items = x.reshape(-1).tolist()
+    kinds = {type(item) for item in items}
+    if x.dtype.kind in "UT" or kinds == {str}:
+        encoding = "utf-8"
+    elif x.dtype.kind == "S" or kinds <= {bytes}:
+        encoding = "bytes"
+    else:
+        other = next(((i, item) for i, item in enumerate(items) if not isinstance(item, str | bytes)), (0, items[0]))
+        raise UnsupportedError(
+            f"object array {x.shape}: only all-text or all-bytes arrays have a portable form; "
+            f"element {other[0]} is {type(other[1]).__name__}"
+            + (" among others" if isinstance(other[1], str | bytes) else "")
+        )
+    value = Strings.from_items(items, x.shape, encoding)
+    if x.dtype.kind == "T":
+        return with_meta(value, meta={"numpy.dtype": "StringDType"})
+    return value if x.dtype.kind == "O" else with_meta(value, meta={"numpy.dtype": x.dtype.newbyteorder("<").str})
+
+
+def from_value(value: Value, device: str | None = None) -> Any:
+    if device not in (None, "cpu", "original"):
+        raise UnsupportedError(f"NumPy arrays live on the CPU, not on {device!r}")
+    if isinstance(value, Tensor):
+        return _array(value)
+    if isinstance(value, Strings):
+        return _text(value)
+    return value  # NumPy has nothing like Ragged or Sparse; ours are made of NumPy arrays
+
+
+def _array(value: Tensor) -> Array:
+    if value.dtype in ("datetime64", "timedelta64"):
+        wanted = value.meta.get("numpy.dtype", "")
+        if not _TIME.fullmatch(wanted):
+            raise UnsupportedError(f"{value.dtype} without its unit: metadata 'numpy.dtype' is {wanted!r}")
+        return value.bits().view(np.dtype(wanted).newbyteorder("<"))
+    return value.numpy()
+
+
+def _text(value: Strings) -> Array:
+    wanted = value.meta.get("numpy.dtype")
+    plain = value.numpy()
+    if wanted is None:
+        return plain
+    if wanted == "StringDType" and value.encoding == "utf-8":
+        return plain.astype(np.dtypes.StringDType())
+    fixed = _FIXED_TEXT.fullmatch(wanted)
+    if not fixed or (fixed[1] == "U") != (value.encoding == "utf-8"):
+        raise UnsupportedError(f"metadata asks for the NumPy dtype {wanted!r}, which holds no {value.encoding} strings")
+    width = int(fixed[2])
+    if width * 4 * plain.size > LIMITS.max_bytes + value.nbytes:
+        raise LimitError(f"metadata asks for {plain.size} strings of width {width}, over {LIMITS.max_bytes} bytes")
+    if any(len(item) > width for item in plain.reshape(-1)):
+        raise UnsupportedError(f"metadata asks for the NumPy dtype {wanted!r}, but a string is longer")
+    return plain.astype(wanted)

@@ -1,0 +1,121 @@
+"""TensorFlow: eager tensors, variables, strings, SparseTensor, RaggedTensor, IndexedSlices."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tensorbytes import dtypes
+from tensorbytes.errors import UnsupportedError
+from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.frameworks import placement
+from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value, with_meta
+
+_QUANTIZED = {"qint8": tf.int8, "quint8": tf.uint8, "qint32": tf.int32, "qint16": tf.int16, "quint16": tf.uint16}
+
+
+def to_value(x: Any) -> Value:
+    meta = {"framework": "tensorflow"}
+    if isinstance(x, tf.Variable):
+        meta["type"] = "Variable"
+        if not x.trainable:
+            meta["tf.trainable"] = "false"
+        name = x.name.partition(":")[0]
+        return with_meta(to_value(x.read_value()), name if name != "Variable" else None, meta)
+    if isinstance(x, tf.SparseTensor):
+        values = _dense(x.values)
+        return Sparse("coo", _shape(x.dense_shape), (x.indices.numpy(),), values, meta=meta)
+    if isinstance(x, tf.RaggedTensor):
+        splits = tuple(split.numpy() for split in x.nested_row_splits)
+        return Ragged(_dense(x.flat_values), splits, meta=meta)
+    if isinstance(x, tf.IndexedSlices):
+        return with_meta(_slices(x), meta=meta)
+    if not isinstance(x, tf.Tensor):
+        raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is not a TensorFlow tensor")
+    if not hasattr(x, "numpy"):
+        raise UnsupportedError(f"a symbolic tensor ({x.name}) has no value yet: call this outside tf.function")
+    if not x.device.endswith("CPU:0"):
+        meta["device"] = x.device
+    return with_meta(_dense(x), meta=meta)
+
+
+def _shape(dense_shape: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in dense_shape.numpy())
+
+
+def _dense(x: Any) -> Tensor | Strings:
+    if x.dtype in (tf.resource, tf.variant):
+        raise UnsupportedError(f"a {x.dtype.name} tensor holds references, not values")
+    array = np.asarray(x.numpy())
+    if x.dtype == tf.string:
+        # An empty object array does not tell that it holds bytes.
+        value = numpy_adapter.to_value(np.asarray(array, object))
+    elif x.dtype.name in _QUANTIZED:
+        return Tensor(x.dtype.name, tuple(x.shape), np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    else:
+        value = numpy_adapter.to_value(array)
+    assert isinstance(value, Tensor | Strings)
+    return value
+
+
+def _slices(x: Any) -> Sparse:
+    indices = x.indices.numpy()[:, None]
+    values = _dense(x.values)
+    meta = {"type": "IndexedSlices"}
+    if x.dense_shape is None:
+        meta["tf.dense_shape"] = "none"
+        shape = (int(indices.max(initial=-1)) + 1, *values.shape[1:])
+    else:
+        shape = _shape(x.dense_shape)
+        if str(x.dense_shape.dtype.name) == "int32":
+            meta["tf.dense_shape"] = "int32"
+    return Sparse("coo", shape, (indices,), values, meta=meta)
+
+
+def from_value(value: Value, device: str | None = None) -> Any:
+    where = placement(value, device)
+    with tf.device(where) if where else contextlib.nullcontext():
+        if isinstance(value, Ragged):
+            return _ragged(value)
+        if isinstance(value, Sparse):
+            return _sparse(value)
+        made = _tensor(value)
+        if value.meta.get("type") == "Variable":
+            return tf.Variable(made, trainable=value.meta.get("tf.trainable") != "false", name=value.name)
+        return made
+
+
+def _tensor(value: Tensor | Strings) -> Any:
+    if isinstance(value, Strings):
+        items = [item.encode() if isinstance(item, str) else item for item in value.items()]
+        return tf.reshape(tf.constant(items, tf.string, shape=(len(items),)), value.shape)
+    row = dtypes.get(value.dtype)
+    if not row.in_tensorflow:
+        raise UnsupportedError(f"TensorFlow has no dtype for {value.dtype}; to='numpy' or to='tensor' may serve")
+    if row.name in _QUANTIZED:
+        integers = _QUANTIZED[row.name]
+        array = np.ndarray(value.shape, integers.as_numpy_dtype, value.data)
+        return tf.bitcast(tf.constant(array), row.name)
+    return tf.constant(value.numpy())
+
+
+def _ragged(value: Ragged) -> Any:
+    if value.shapes is not None:
+        raise UnsupportedError("rows of differing shapes have no RaggedTensor: use to='numpy' or 'torch'")
+    return tf.RaggedTensor.from_nested_row_splits(_tensor(value.values), [tf.constant(s) for s in value.splits])
+
+
+def _sparse(value: Sparse) -> Any:
+    slices = value.meta.get("type") == "IndexedSlices"
+    value = value.to_coo()
+    (indices,) = value.parts
+    if slices and indices.shape[1] == 1:
+        kind = value.meta.get("tf.dense_shape")
+        dense_shape = None if kind == "none" else tf.constant(value.shape, tf.int32 if kind == "int32" else tf.int64)
+        return tf.IndexedSlices(_tensor(value.values), tf.constant(indices[:, 0]), dense_shape)
+    if len(value.values.shape) != 1:
+        raise UnsupportedError("a SparseTensor holds single values, not rows of them: use to='torch'")
+    return tf.SparseTensor(tf.constant(indices, tf.int64), _tensor(value.values), tf.constant(value.shape, tf.int64))

@@ -1,0 +1,228 @@
+"""PyTorch: any device and memory layout; sparse, nested and quantized tensors too."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorbytes import dtypes
+from tensorbytes.errors import UnsupportedError
+from tensorbytes.frameworks import placement
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_COMPRESSED = {
+    torch.sparse_csr: ("csr", "crow_indices", "col_indices"),
+    torch.sparse_csc: ("csc", "ccol_indices", "row_indices"),
+    torch.sparse_bsr: ("bsr", "crow_indices", "col_indices"),
+    torch.sparse_bsc: ("bsc", "ccol_indices", "row_indices"),
+}
+_MEMORY_FORMATS = {"channels_last": (4, torch.channels_last), "channels_last_3d": (5, torch.channels_last_3d)}
+
+
+def to_value(x: Any) -> Value:
+    if isinstance(x, torch.Tensor):
+        if x.device.type == "meta":
+            raise UnsupportedError(f"a tensor on the 'meta' device {tuple(x.shape)} has no data to store")
+        if x.is_nested:
+            return with_meta(_nested(x), meta=_describe(x))
+        if type(x) in _PLAIN:
+            return with_meta(_by_layout(x.detach()), meta=_describe(x))
+    raise UnsupportedError(
+        f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor: "
+        "pass x.as_subclass(torch.Tensor), or the tensors inside it"
+    )
+
+
+def _describe(x: torch.Tensor) -> dict[str, str]:
+    """What is not in the values; only what differs from a fresh CPU tensor."""
+    meta = {"framework": "torch"}
+    if x.device.type != "cpu":
+        meta["device"] = str(x.device)
+    if x.requires_grad:
+        meta["requires_grad"] = "true"
+    if isinstance(x, torch.nn.Parameter):
+        meta["type"] = "Parameter"
+    elif isinstance(x, torch.nn.Buffer):
+        meta["type"] = "Buffer"
+    if x.layout == torch.strided and not x.is_nested and not x.is_contiguous():
+        for name, (rank, memory_format) in _MEMORY_FORMATS.items():
+            if x.dim() == rank and x.is_contiguous(memory_format=memory_format):
+                meta["memory_format"] = name
+    return meta
+
+
+def _by_layout(x: torch.Tensor) -> Value:
+    if x.layout == torch.strided:
+        return _dense(x)
+    if x.layout == torch.sparse_coo:
+        indices = np.ascontiguousarray(x._indices().cpu().numpy().T)
+        value = Sparse("coo", tuple(x.shape), (indices,), _dense(x._values()))
+        return with_meta(value, meta={"torch.coalesced": "true"} if x.is_coalesced() else {})
+    if x.layout in _COMPRESSED:
+        layout, outer, inner = _COMPRESSED[x.layout]
+        parts = (getattr(x, outer)().cpu().numpy(), getattr(x, inner)().cpu().numpy())
+        return Sparse(layout, tuple(x.shape), parts, _dense(x.values()))
+    raise UnsupportedError(f"the layout {x.layout} has no portable form: pass x.to_dense()")
+
+
+def _dense(x: torch.Tensor) -> Tensor:
+    name = str(x.dtype).removeprefix("torch.")
+    row = dtypes.BY_TORCH.get(name)
+    if row is None:
+        raise UnsupportedError(f"the dtype torch.{name} has no portable form: pass x.view(torch.uint8)")
+    meta: dict[str, str] = {}
+    if x.is_quantized:
+        meta, x = _quantization(x), x.int_repr()
+    flat = _flat_bytes(x.resolve_conj().resolve_neg().cpu())
+    shape = tuple(x.shape)
+    if name == "float4_e2m1fn_x2":
+        if not shape:
+            raise UnsupportedError(
+                "a 0-d float4_e2m1fn_x2 tensor holds two values and no axis for them: reshape to (1,)"
+            )
+        flat = np.stack((flat & 15, flat >> 4), axis=-1).reshape(-1)
+        shape = (*shape[:-1], shape[-1] * 2)
+    elif row.bits < 8:
+        flat = flat & row.value_mask
+    return Tensor(row.name, shape, flat, meta=meta)
+
+
+def _flat_bytes(x: torch.Tensor) -> Array:
+    if x.itemsize == 1:
+        x = x.view(torch.uint8)  # types under 8 bits have no copy kernel of their own
+    array: Array = x.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return array
+
+
+def _nested(x: torch.Tensor) -> Ragged:
+    if x.layout == torch.jagged:
+        if x._lengths is not None or x._ragged_idx != 1:
+            raise UnsupportedError("a jagged tensor with holes or transposed: pass x.contiguous()")
+        return Ragged(_dense(x.values().detach()), (x.offsets().cpu().numpy(),), meta={"torch.layout": "jagged"})
+    rows = [_dense(row) for row in x.detach().unbind()]
+    if not rows:
+        raise UnsupportedError("a nested tensor without rows does not tell its dtype's shape: store None instead")
+    sizes = np.array([row.shape for row in rows], np.int64).reshape(len(rows), len(rows[0].shape))
+    splits = np.concatenate(([0], np.cumsum(sizes.prod(axis=1)))).astype(np.int64)
+    values = Tensor(rows[0].dtype, (int(splits[-1]),), b"".join(row.data for row in rows))
+    return Ragged(values, (splits,), sizes, meta={"torch.layout": "strided"})
+
+
+def _quantization(x: torch.Tensor) -> dict[str, str]:
+    scheme = str(x.qscheme()).removeprefix("torch.")
+    if scheme == "per_tensor_affine":
+        return {"torch.scale": repr(x.q_scale()), "torch.zero_point": repr(x.q_zero_point())}
+    if scheme == "per_channel_affine":
+        return {
+            "torch.scale": json.dumps(x.q_per_channel_scales().tolist()),
+            "torch.zero_point": json.dumps(x.q_per_channel_zero_points().tolist()),
+            "torch.axis": repr(x.q_per_channel_axis()),
+        }
+    raise UnsupportedError(f"the quantization scheme {scheme} has no portable form: pass x.dequantize()")
+
+
+def from_value(value: Value, device: str | None = None) -> Any:
+    if isinstance(value, Strings):
+        from tensorbytes.frameworks import numpy as adapter
+
+        return adapter.from_value(value)  # torch has no strings
+    if isinstance(value, Tensor):
+        made = _tensor(value)
+    else:
+        made = _ragged(value) if isinstance(value, Ragged) else _sparse(value)
+    where = placement(value, device)
+    if where is not None:
+        made = made.to(where)
+    if value.meta.get("requires_grad") == "true":
+        made.requires_grad_()
+    wrapper = {"Parameter": torch.nn.Parameter, "Buffer": torch.nn.Buffer}.get(value.meta.get("type", ""))
+    if wrapper is torch.nn.Parameter:
+        made = wrapper(made, requires_grad=made.requires_grad)
+    elif wrapper:
+        made = wrapper(made)
+    return made
+
+
+def _tensor(value: Tensor) -> torch.Tensor:
+    row = dtypes.get(value.dtype)
+    if row.torch is None or not hasattr(torch, row.torch):
+        raise UnsupportedError(f"torch has no dtype for {value.dtype}; to='numpy' or to='tensor' may serve")
+    shape = value.shape
+    flat: Array = np.frombuffer(value.data, np.uint8)
+    if row.torch == "float4_e2m1fn_x2":
+        if not shape or shape[-1] % 2:
+            raise UnsupportedError(f"torch stores {row.name} in pairs: the last axis of {shape} must be even")
+        flat = flat[0::2] | flat[1::2] << 4
+        shape = (*shape[:-1], shape[-1] // 2)
+    # torch knows no read-only memory, and wants it aligned.
+    if not flat.flags.writeable or flat.ctypes.data % max(row.itemsize, 1):
+        flat = flat.copy()
+    if row.name.startswith(("qint", "quint")):
+        signed = "i" if row.name.startswith("qint") else "u"
+        return _quantized(value, flat.view(f"{signed}{row.itemsize}"), shape)
+    made = torch.from_numpy(flat).view(getattr(torch, row.torch)).reshape(shape)
+    rank, memory_format = _MEMORY_FORMATS.get(value.meta.get("memory_format", ""), (-1, None))
+    return made.contiguous(memory_format=memory_format) if rank == len(shape) else made
+
+
+def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.Tensor:
+    ints = torch.from_numpy(integers).reshape(shape)
+    try:
+        scale = json.loads(value.meta["torch.scale"])
+        zero = json.loads(value.meta["torch.zero_point"])
+        axis = int(value.meta.get("torch.axis", "0"))
+    except (KeyError, ValueError):
+        raise UnsupportedError(f"torch needs a scale and a zero point for {value.dtype}; the file has none") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # quantized dtypes are deprecated, but files hold them
+        if isinstance(scale, list):
+            scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero, dtype=torch.int64)
+            made: torch.Tensor = torch._make_per_channel_quantized_tensor(ints, scales, zeros, axis)
+        else:
+            made = torch._make_per_tensor_quantized_tensor(ints, scale, zero)
+    return made
+
+
+def _ragged(value: Ragged) -> torch.Tensor:
+    if isinstance(value.values, Strings):
+        raise UnsupportedError("torch has no strings, so no ragged ones either: use to='numpy'")
+    values = _tensor(value.values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # nested tensors announce themselves as a prototype
+        if value.shapes is not None or value.meta.get("torch.layout") == "strided":
+            shapes = value.shapes if value.shapes is not None else np.diff(value.splits[0])[:, None]
+            sizes = [int(n) for n in np.diff(value.splits[0])]
+            rows = [
+                row.reshape(shape) for row, shape in zip(values.split(sizes), shapes.tolist(), strict=True)
+            ]  # fmt: skip
+            return torch.nested.nested_tensor(rows)
+        if len(value.splits) > 1:
+            raise UnsupportedError("torch's nested tensors have one ragged axis: use to='numpy' or 'tensorflow'")
+        return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(value.splits[0].copy()))
+
+
+def _sparse(value: Sparse) -> torch.Tensor:
+    if isinstance(value.values, Strings):
+        raise UnsupportedError("torch has no strings, so no sparse ones either: use to='tensorflow'")
+    if value.layout == "dia":
+        value = value.to_coo()
+    assert isinstance(value.values, Tensor)
+    values = _tensor(value.values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # compressed layouts announce themselves as beta
+        if value.layout == "coo":
+            indices = torch.from_numpy(np.ascontiguousarray(value.parts[0].T, np.int64))
+            coalesced = True if value.meta.get("torch.coalesced") == "true" else None
+            return torch.sparse_coo_tensor(
+                indices, values, value.shape, is_coalesced=coalesced, check_invariants=bool(coalesced)
+            )
+        layout = {name: layout for layout, (name, *_) in _COMPRESSED.items()}[value.layout]
+        pointers, inner = (torch.from_numpy(part.copy()) for part in value.parts)
+        return torch.sparse_compressed_tensor(
+            pointers, inner, values, value.shape, layout=layout, check_invariants=True
+        )

@@ -1,0 +1,261 @@
+"""Lazy reading: a file as a mapping of names to tensors, and as a stream of objects."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import frameworks, storage
+from tensorbytes._wire import crc32c, mask
+from tensorbytes.errors import CorruptError, Limits, TensorbytesError, UnsupportedError
+from tensorbytes.formats import Format, Options, _record, frame
+from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tree import Document, Leaf, restore, unflatten
+
+
+class Entry:
+    """One tensor of an open file: its description now, its data when asked.
+
+    `entry[10:20]` reads a slice without checking the rest of the tensor;
+    `entry.load()` reads it whole and verifies its checksum first.
+    """
+
+    __slots__ = ("_convert", "_leaf", "_path")
+
+    def __init__(self, leaf: Leaf, convert: Callable[[Value], Any], path: str) -> None:
+        self._leaf, self._convert, self._path = leaf, convert, path
+
+    @property
+    def name(self) -> str | None:
+        return self._leaf.name
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        return self._leaf.value.meta
+
+    @property
+    def kind(self) -> str:
+        """tensor, strings, ragged or sparse"""
+        return type(self._leaf.value).__name__.lower()
+
+    @property
+    def dtype(self) -> str:
+        value = self._leaf.value
+        held = value.values if isinstance(value, Ragged | Sparse) else value
+        return held.dtype if isinstance(held, Tensor) else "string"
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape; None stands for the ragged axes."""
+        value = self._leaf.value
+        if isinstance(value, Ragged):
+            if value.shapes is not None:
+                return (len(value), *[None] * value.shapes.shape[1])
+            return (len(value), *[None] * len(value.splits), *value.values.shape[1:])
+        return value.shape
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f"{self.name!r}, "
+        return f"Entry({name}{self.kind} {self.dtype}{list(self.shape)})"
+
+    def load(self) -> Any:
+        """The whole value, verified."""
+        with naming(self._path):
+            if self._leaf.check is not None:
+                self._leaf.check()
+        return restore(self._leaf, self._convert)
+
+    def __getitem__(self, index: Any) -> Any:
+        value = self._leaf.value
+        if isinstance(value, Sparse):
+            raise UnsupportedError("a sparse value has no slices here: use .load()")
+        if isinstance(value, Ragged):
+            return value.rows()[index]
+        if isinstance(value, Strings):
+            return value.numpy()[index]
+        if value.dtype in numpy_adapter.NUMPY_LACKS:
+            part = np.asarray(value.bits()[index])
+            return self._convert(Tensor(value.dtype, part.shape, np.ascontiguousarray(part).reshape(-1)))
+        array = numpy_adapter.from_value(value)
+        return self._convert(numpy_adapter.to_value(np.asarray(array[index])))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        whole = restore(self._leaf, numpy_adapter.from_value) if self._leaf.check is None else self.load()
+        return np.array(whole, dtype, copy=copy)
+
+    def __len__(self) -> int:
+        size = self.shape[0] if self.shape else None
+        if size is None:
+            raise TypeError("a scalar has no length")
+        return size
+
+
+class naming:
+    """Adds the file's name to errors that tell only the offset."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, CorruptError) and error.path is None:
+            raise error.shifted(0, self.path) from None
+
+
+class Reader:
+    """An open file. Iterate over it for the objects of a stream, index it by name for tensors.
+
+    The file is mapped, not read: opening costs the same for any size, and slices of
+    tensors are views of the map. Views stay valid after close().
+    """
+
+    def __init__(
+        self, data: memoryview, path: str, chosen: Format, to: str, device: str | None, limits: Limits, options: Options
+    ) -> None:
+        self.path, self.format = path, chosen.name
+        self._data: memoryview | None = data
+        self._chosen, self._limits, self._options = chosen, limits, options
+        self._to, self._device = to, device
+        self._documents: list[Document] | None = None
+        self._by_name: dict[str, list[Leaf]] | None = None
+
+    def _convert(self, value: Value) -> Any:
+        return frameworks.from_value(value, self._to, self._device)
+
+    def _decode(self, lazy: bool) -> Iterator[Document]:
+        if self._data is None:
+            raise TensorbytesError(f"{self.path} is closed")
+        with naming(self.path):
+            yield from self._chosen.decode(self._data, self._limits, lazy, self._options)
+
+    def _lazy(self) -> list[Document]:
+        if self._documents is None:
+            self._documents = list(self._decode(lazy=True))
+        return self._documents
+
+    def _names(self) -> dict[str, list[Leaf]]:
+        if self._by_name is None:
+            self._by_name = {}
+            for document in self._lazy():
+                for leaf in document.leaves:
+                    if leaf.name is not None:
+                        self._by_name.setdefault(leaf.name, []).append(leaf)
+        return self._by_name
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """Metadata of the whole file: that of its first object."""
+        documents = self._lazy()
+        if not documents:
+            return {}
+        first = documents[0]
+        return first.meta if first.meta or len(first.leaves) != 1 else first.leaves[0].value.meta
+
+    def keys(self) -> list[str]:
+        """The names of all tensors, in file order."""
+        return list(self._names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
+
+    def __len__(self) -> int:
+        """How many objects the file holds."""
+        return len(self._lazy())
+
+    def __getitem__(self, key: str | int) -> Any:
+        """`f["w"]` is the tensor of that name, unread; `f[3]` is object number 3, whole."""
+        if isinstance(key, str):
+            found = self._names().get(key, [])
+            if len(found) == 1:
+                return Entry(found[0], self._convert, self.path)
+            if found:
+                raise KeyError(f"{self.path} holds {len(found)} tensors named {key!r}; take objects by number: f[0]")
+            raise KeyError(f"{self.path} has no tensor {key!r}; it has {_some(self.keys())}")
+        document = self._lazy()[key]
+        entries = [Entry(leaf, self._convert, self.path) for leaf in document.leaves]
+        for entry in entries:
+            entry.load()
+        return unflatten(document.leaves, self._convert)
+
+    def entries(self) -> list[Entry]:
+        """Every tensor of the file, named or not, unread."""
+        return [Entry(leaf, self._convert, self.path) for doc in self._lazy() for leaf in doc.leaves]
+
+    def __iter__(self) -> Iterator[Any]:
+        """The objects of the file one after another, each verified."""
+        for document in self._decode(lazy=False):
+            yield unflatten(document.leaves, self._convert)
+
+    def verify(self) -> int:
+        """Check every byte against the file's checksums; returns the number of objects."""
+        return sum(1 for _ in self._decode(lazy=False))
+
+    def close(self) -> None:
+        self._data = self._documents = self._by_name = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<tensorbytes file {self.path!r}, format {self.format}>"
+
+
+def _some(names: list[str]) -> str:
+    return (
+        ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        if names
+        else "no names"
+    )
+
+
+class StreamReader:
+    """Objects from a pipe, a socket or another file that can only be read onwards."""
+
+    def __init__(self, file: Any, to: str, device: str | None, limits: Limits) -> None:
+        self._file, self._to, self._device, self._limits = file, to, device, limits
+
+    def __iter__(self) -> Iterator[Any]:
+        path = storage.describe(self._file)
+        with naming(path):
+            for document in frame.assemble(self._records()):
+                yield unflatten(document.leaves, lambda v: frameworks.from_value(v, self._to, self._device))
+
+    def _records(self) -> Iterator[tuple[_record.Record, int]]:
+        at = 0
+        while True:
+            header = storage.read_exactly(self._file, frame.HEADER_BYTES)
+            if not header:
+                return
+            if len(header) < frame.HEADER_BYTES:
+                raise CorruptError("the stream ends inside a record's header", at=at)
+            length, stored = struct.unpack("<QI", header)
+            if stored != mask(crc32c(header[:8])):
+                raise CorruptError("the checksum of a record's length differs", at=at)
+            data = storage.read_exactly(self._file, length + 4)
+            if len(data) < length + 4:
+                raise CorruptError("the stream ends inside a record", at=at)
+            start = at + frame.HEADER_BYTES
+            try:
+                frame.check_payload(data, 0, length)
+                yield _record.decode(data, 0, length, self._limits), start
+            except CorruptError as error:
+                raise error.shifted(start) from None
+            at = start + length + 4
+
+    def close(self) -> None:
+        """Leave the file to whoever opened it."""
+
+    def __enter__(self) -> StreamReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,214 @@
+"""Where bytes live: a path, a URL, a file object or a buffer; reading and replacing safely.
+
+A local file is replaced by writing a temporary file beside it, syncing it and renaming
+it over the old one: at any moment there is the old file or the new one, never a mix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import mmap
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+
+from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
+from tensorbytes.typing import Buffer, bytes_view
+
+Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+# Pieces below this size are joined before they are written.
+_SMALL = 1 << 16
+_READ_BYTES = 1 << 20
+
+
+def is_path(target: Any) -> bool:
+    return isinstance(target, str | os.PathLike)
+
+
+def is_url(target: Any) -> bool:
+    return isinstance(target, str) and "://" in target
+
+
+def describe(target: Any) -> str:
+    """How a target is called in messages."""
+    return os.fspath(target) if is_path(target) else getattr(target, "name", None) or f"<{type(target).__name__}>"
+
+
+def check_target(target: Any, verb: str) -> None:
+    """Swapped arguments are the likeliest mistake: say so."""
+    if not is_path(target) and not hasattr(target, verb):
+        raise UsageError(
+            f"expected a path or a file object with {verb}(), got {type(target).__qualname__}; "
+            "the object comes first, the path second"
+        )
+
+
+def open_url(url: str, mode: str) -> Any:
+    try:
+        import fsspec
+    except ModuleNotFoundError:
+        raise MissingDependencyError(f"the URL {url!r}", "cloud") from None
+    return fsspec.open(url, mode).open()
+
+
+# ---- writing ----------------------------------------------------------------
+
+
+def gathered(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
+    """The same bytes in fewer pieces: small ones are joined, large ones pass as they are."""
+    small: list[memoryview] = []
+    size = 0
+    for piece in pieces:
+        view = bytes_view(piece)
+        if len(view) >= _SMALL:
+            if small:
+                yield b"".join(small)
+                small, size = [], 0
+            yield view
+            continue
+        small.append(view)
+        size += len(view)
+        if size >= _SMALL:
+            yield b"".join(small)
+            small, size = [], 0
+    if small:
+        yield b"".join(small)
+
+
+def write_all(file: Any, piece: Buffer) -> None:
+    """Write every byte; a raw file may take fewer than it was given."""
+    view = bytes_view(piece)
+    while view:
+        written = file.write(view)
+        if written is None or written >= len(view):
+            return
+        view = view[written:]
+
+
+def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
+    """Write the pieces to a target; a local path is replaced atomically."""
+    check_target(target, "write")
+    if not is_path(target):
+        for piece in gathered(pieces):
+            write_all(target, piece)
+    elif is_url(target):
+        with open_url(str(target), "wb") as file:
+            for piece in gathered(pieces):
+                write_all(file, piece)
+    else:
+        with replacing(os.fspath(target), sync=sync) as file:  # type: ignore[arg-type]
+            for piece in gathered(pieces):
+                write_all(file, piece)
+
+
+@contextlib.contextmanager
+def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
+    """A new file that takes the place of `path` when the block ends well, and vanishes when not."""
+    path = os.path.realpath(path)  # a symbolic link stays one: its target is replaced
+    if os.path.exists(path) and not os.path.isfile(path):
+        # A device, a pipe or a folder has no content to keep; a folder raises here.
+        with open(path, "wb", buffering=0) as special:
+            yield special
+        return
+    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed before the rename
+    try:
+        yield file
+        if os.path.exists(path):
+            keep_mode(path, file.fileno())
+        if sync:
+            os.fsync(file.fileno())
+        file.close()
+        os.replace(temporary, path)
+    except BaseException:
+        file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    if sync:
+        sync_folder(path)
+
+
+def keep_mode(path: str, fd: int) -> None:
+    old = os.stat(path)
+    with contextlib.suppress(OSError):  # another owner's file: the mode matters more than the owner
+        os.fchown(fd, old.st_uid, old.st_gid)
+    os.fchmod(fd, old.st_mode & 0o7777)
+
+
+def sync_folder(path: str) -> None:
+    """Make a rename last through a power cut."""
+    if os.name != "posix":
+        return
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# ---- reading ----------------------------------------------------------------
+
+
+def read(target: Any) -> memoryview:
+    """Everything a target holds, in memory of our own."""
+    check_target(target, "read")
+    if not is_path(target):
+        return memoryview(target.read())
+    if is_url(target):
+        with open_url(str(target), "rb") as file:
+            return memoryview(file.read())
+    with open(target, "rb", buffering=0) as file:
+        return read_whole(file)
+
+
+def read_whole(file: io.FileIO) -> memoryview:
+    """A file's bytes in writable memory, aligned to 64 bytes, on huge pages where large."""
+    size = os.fstat(file.fileno()).st_size
+    if not size:  # a pipe or a device: its size is known at its end
+        return memoryview(file.readall())
+    data = aligned(size, 0)
+    done = 0
+    while done < size:
+        count = file.readinto(data[done:])
+        if not count:
+            raise CorruptError(f"the file shrank from {size} bytes while it was read", at=done, path=str(file.name))
+        done += count
+    return data
+
+
+def aligned(size: int, phase: int) -> memoryview:
+    """Fresh memory whose address leaves `phase` when divided by 64. NumPy advises huge pages."""
+    try:
+        room = np.empty(size + 64, np.uint8)
+    except MemoryError:
+        raise LimitError(f"no memory for {size} bytes") from None
+    start = (phase - room.ctypes.data) % 64
+    return bytes_view(room[start : start + size])
+
+
+def read_exactly(file: Any, size: int) -> memoryview:
+    """Up to `size` bytes from a stream, fewer only at its end; memory grows as bytes arrive."""
+    first = file.read(min(size, _READ_BYTES)) or b""
+    if len(first) == size:
+        return memoryview(first)
+    data = bytearray(first)
+    while len(data) < size:
+        piece = file.read(min(size - len(data), max(_READ_BYTES, len(data))))
+        if not piece:
+            break
+        data += piece
+    return memoryview(data)
+
+
+def map_file(path: Any) -> memoryview:
+    """A file's bytes as a read-only memory map, which lives as long as views of it do."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            return memoryview(file.read())
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,0 +1,366 @@
+"""The four neutral values. Every framework turns into them, every format stores them.
+
+| value   | holds                                                                     |
+| ------- | ------------------------------------------------------------------------- |
+| Tensor  | dtype, shape, C-order little-endian bytes                                 |
+| Strings | shape, byte offsets, bytes, an encoding                                   |
+| Ragged  | values, one or more row splits (outermost first), or a shape for each row |
+| Sparse  | a layout, its index parts and values, the dense shape                     |
+
+Each carries a name and metadata (strings to strings), is validated once, when it is
+built, and is never changed afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.errors import TensorbytesError, UnsupportedError
+from tensorbytes.typing import Buffer, bytes_view
+
+Array: TypeAlias = np.ndarray[Any, Any]
+ENCODINGS = ("bytes", "utf-8")
+LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "dia")
+
+
+class InvalidValueError(TensorbytesError, ValueError):
+    """Parts that don't fit together: a byte count, an offset, an index."""
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise InvalidValueError(what)
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    _require(all(type(n) is int and n >= 0 for n in shape), f"shape {shape} must hold integers >= 0")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """dtype, shape and C-order little-endian bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Buffer = field(repr=False)
+    name: str | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        row = dtypes.get(self.dtype)
+        _check_shape(self.shape)
+        view = bytes_view(self.data)
+        want = dtypes.nbytes(row, self.shape)
+        if len(view) != want:
+            raise InvalidValueError(f"{self.dtype}{list(self.shape)} takes {want} bytes, got {len(view)}")
+        object.__setattr__(self, "data", view)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    def numpy(self) -> Array:
+        """A view of the data as a NumPy array; read-only where the memory is."""
+        return np.ndarray(self.shape, dtypes.to_numpy(self.dtype), self.data)
+
+    def bits(self) -> Array:
+        """The same as unsigned integers of the same width: no float is ever touched."""
+        size = dtypes.get(self.dtype).itemsize
+        if size == 16:  # complex128: NumPy has no 128-bit integer
+            return np.ndarray((*self.shape, 2), "<u8", self.data)
+        return np.ndarray(self.shape, f"<u{size}", self.data)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strings:
+    """Byte strings, or text in UTF-8: string i is data[offsets[i]:offsets[i + 1]]."""
+
+    shape: tuple[int, ...]
+    offsets: Array = field(repr=False)
+    data: Buffer = field(repr=False)
+    encoding: str = "bytes"
+    name: str | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_shape(self.shape)
+        _require(self.encoding in ENCODINGS, f"encoding {self.encoding!r} must be one of {ENCODINGS}")
+        view = bytes_view(self.data)
+        count = math.prod(self.shape)
+        _check_splits(self.offsets, count + 1, len(view), "string offsets")
+        if self.encoding == "utf-8":
+            _check_utf8(view, self.offsets)
+        object.__setattr__(self, "data", view)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    @classmethod
+    def from_items(cls, items: Iterable[str | bytes], shape: tuple[int, ...], encoding: str) -> Strings:
+        """Build from Python strings (text for "utf-8") in C order."""
+        if encoding == "utf-8":
+            try:
+                raw = [item.encode() for item in items if isinstance(item, str)]
+            except UnicodeEncodeError as error:
+                raise UnsupportedError(f"text with a lone surrogate has no UTF-8 form: {error.object!r}") from None
+        else:
+            raw = [item for item in items if isinstance(item, bytes)]
+        offsets = np.zeros(len(raw) + 1, np.int64)
+        np.cumsum([len(item) for item in raw], out=offsets[1:])
+        return cls(shape, offsets, b"".join(raw), encoding)
+
+    def items(self) -> list[Any]:
+        """All strings in C order: str for "utf-8", bytes otherwise."""
+        bounds = self.offsets.tolist()
+        pieces = (self.data[a:b] for a, b in itertools.pairwise(bounds))
+        if self.encoding == "utf-8":
+            return [str(piece, "utf-8") for piece in pieces]
+        return [bytes(piece) for piece in pieces]
+
+    def numpy(self) -> Array:
+        """An object array of str or bytes."""
+        out = np.empty(math.prod(self.shape), object)
+        out[:] = self.items()
+        return out.reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Rows of different lengths.
+
+    With `splits` alone, row i of a level is the values (or rows of the next level)
+    from splits[i] to splits[i + 1]. With `shapes` too, there is one level of splits
+    over flat values, and row i has the shape shapes[i].
+    """
+
+    values: Tensor | Strings
+    splits: tuple[Array, ...] = field(repr=False)
+    shapes: Array | None = field(default=None, repr=False)
+    name: str | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require(len(self.splits) > 0, "a ragged value needs at least one level of row splits")
+        _require(len(self.values.shape) > 0, "the values of a ragged value can't be a scalar")
+        below = [len(splits) - 1 for splits in self.splits[1:]] + [self.values.shape[0]]
+        for level, (splits, total) in enumerate(zip(self.splits, below, strict=True)):
+            _check_splits(splits, None, total, f"row splits of level {level}")
+        if self.shapes is not None:
+            shapes = self.shapes
+            _require(
+                len(self.splits) == 1 and len(self.values.shape) == 1 and shapes.ndim == 2,
+                "row shapes go with one level of splits over flat values",
+            )
+            _require(len(shapes) == len(self) and shapes.dtype.kind in "iu", "there must be one row shape for each row")
+            sizes = [math.prod(shape) for shape in shapes.tolist()]
+            _require(
+                bool((shapes >= 0).all()) and sizes == np.diff(self.splits[0]).tolist(),
+                "row shapes disagree with the row splits",
+            )
+
+    def __len__(self) -> int:
+        return len(self.splits[0]) - 1
+
+    def rows(self) -> list[Any]:
+        """The rows as NumPy arrays (of str or bytes for strings), nested by level."""
+        parts: list[Any] = []
+        bounds = self.splits[-1].tolist()
+        values = self.values.numpy()
+        parts = [values[a:b] for a, b in itertools.pairwise(bounds)]
+        if self.shapes is not None:
+            return [row.reshape(shape) for row, shape in zip(parts, self.shapes.tolist(), strict=True)]
+        for splits in reversed(self.splits[:-1]):
+            bounds = splits.tolist()
+            parts = [parts[a:b] for a, b in itertools.pairwise(bounds)]
+        return parts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparse:
+    """A sparse array in one of the layouts below; index parts may be int32 or int64.
+
+    coo       parts = (indices [nnz, k],), values [nnz, *shape[k:]]
+    csr, csc  parts = (pointers [*batch, n + 1], indices [*batch, nnz]), values [*batch, nnz, ...]
+    bsr, bsc  the same over blocks, values [*batch, nnz, height, width, ...]
+    dia       parts = (diagonals [d],), values [d, length]
+    """
+
+    layout: str
+    shape: tuple[int, ...]
+    parts: tuple[Array, ...] = field(repr=False)
+    values: Tensor | Strings
+    name: str | None = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require(self.layout in LAYOUTS, f"layout {self.layout!r} must be one of {', '.join(LAYOUTS)}")
+        _check_shape(self.shape)
+        expected = 2 if self.layout in ("csr", "csc", "bsr", "bsc") else 1
+        _require(len(self.parts) == expected, f"{self.layout} has {expected} index parts, got {len(self.parts)}")
+        for part in self.parts:
+            _require(part.dtype.kind == "i", f"sparse indices must be signed integers, got {part.dtype}")
+        {"coo": _check_coo, "dia": _check_dia}.get(self.layout, _check_compressed)(self)
+
+    @property
+    def batch_rank(self) -> int:
+        return self.parts[0].ndim - 1 if self.layout in ("csr", "csc", "bsr", "bsc") else 0
+
+    def to_coo(self) -> Sparse:
+        """The same entries, in the same order, as coordinates."""
+        if self.layout == "coo":
+            return self
+        if self.batch_rank or isinstance(self.values, Strings):
+            raise UnsupportedError(f"a batched {self.layout} value has no coordinate form here: save its parts")
+        indices, values = _COORDINATES[self.layout](self)
+        row = dtypes.get(self.values.dtype)
+        data = np.ascontiguousarray(values)
+        shape = (len(indices), *self.shape[2:])
+        return replace(self, layout="coo", parts=(indices,), values=Tensor(row.name, shape, data.reshape(-1)))
+
+
+Value: TypeAlias = Tensor | Strings | Ragged | Sparse
+V = TypeVar("V", bound=Value)
+
+
+def with_meta(value: V, name: str | None = None, meta: Mapping[str, str] | None = None) -> V:
+    """The same value under another name, with metadata added."""
+    if name is None and not meta:
+        return value
+    return replace(value, name=value.name if name is None else name, meta={**value.meta, **(meta or {})})
+
+
+def identical(a: Value, b: Value) -> bool:
+    """Whether two values agree bit for bit: NaN payloads and the sign of zero count."""
+    if type(a) is not type(b):
+        return False
+    match a, b:
+        case Tensor(), Tensor():
+            return a.dtype == b.dtype and a.shape == b.shape and bool(a.data == b.data)
+        case Strings(), Strings():
+            return a.shape == b.shape and a.encoding == b.encoding and a.items() == b.items()
+        case Ragged(), Ragged():
+            shapes = (a.shapes is None) == (b.shapes is None) and (a.shapes is None or _same((a.shapes,), (b.shapes,)))
+            return shapes and _same(a.splits, b.splits) and identical(a.values, b.values)
+        case Sparse(), Sparse():
+            layouts = a.layout == b.layout and a.shape == b.shape
+            return layouts and _same(a.parts, b.parts) and identical(a.values, b.values)
+    return False
+
+
+def _same(a: tuple[Array | None, ...], b: tuple[Array | None, ...]) -> bool:
+    return len(a) == len(b) and all(
+        x is not None and y is not None and x.dtype == y.dtype and np.array_equal(x, y)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def _check_splits(splits: Array, count: int | None, total: int, what: str) -> None:
+    _require(splits.ndim == 1 and len(splits) > 0 and splits.dtype.kind == "i", f"{what} must be a list of integers")
+    _require(count is None or len(splits) == count, f"{what}: expected {count} of them, got {len(splits)}")
+    rising = splits[0] == 0 and splits[-1] == total and bool((splits[1:] >= splits[:-1]).all())
+    _require(rising, f"{what} must rise from 0 to {total}, got {splits[0]} to {splits[-1]}")
+
+
+def _check_utf8(data: memoryview, offsets: Array) -> None:
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"text is not UTF-8: {error.reason} at byte {error.start}") from None
+    # Sound as a whole; each string is too if none starts inside a character.
+    starts = offsets[:-1][offsets[:-1] < len(data)]
+    firsts = np.frombuffer(data, np.uint8)[starts]
+    _require(not ((firsts & 0xC0) == 0x80).any(), "a string starts inside a UTF-8 character")
+
+
+def _in_range(indices: Array, limit: Array | int) -> bool:
+    return bool(((indices >= 0) & (indices < limit)).all())
+
+
+def _check_coo(x: Sparse) -> None:
+    (indices,) = x.parts
+    _require(indices.ndim == 2, f"coo indices must be [nnz, k], got {indices.ndim} dimensions")
+    k = indices.shape[1]
+    _require(k <= len(x.shape), f"coo indices have {k} columns for a shape of rank {len(x.shape)}")
+    want = (len(indices), *x.shape[k:])
+    _require(x.values.shape == want, f"coo values must have the shape {want}, got {x.values.shape}")
+    _require(_in_range(indices, np.array(x.shape[:k], np.int64)), f"a coo index lies outside the shape {x.shape}")
+
+
+def _check_dia(x: Sparse) -> None:
+    (diagonals,) = x.parts
+    sound = diagonals.ndim == 1 and len(x.shape) == 2 and len(x.values.shape) == 2
+    _require(sound and len(diagonals) == x.values.shape[0], "dia wants one row of values for each diagonal, and rank 2")
+    _require(len(np.unique(diagonals)) == len(diagonals), "dia names a diagonal twice")
+
+
+def _check_compressed(x: Sparse) -> None:
+    pointers, indices = x.parts
+    batch = pointers.ndim - 1
+    blocks = x.layout in ("bsr", "bsc")
+    _require(
+        pointers.ndim >= 1 and indices.ndim == batch + 1 and len(x.shape) >= batch + 2
+        and pointers.shape[:-1] == indices.shape[:-1] == x.shape[:batch],
+        f"{x.layout} parts disagree with the shape {x.shape}",
+    )  # fmt: skip
+    nnz = indices.shape[-1]
+    block = x.values.shape[batch + 1 : batch + 3] if blocks else (1, 1)
+    want = (*x.shape[:batch], nnz, *(block if blocks else ()), *x.shape[batch + 2 :])
+    _require(len(block) == 2 and x.values.shape == want, f"{x.layout} values must be {want}, got {x.values.shape}")
+    rows, columns = x.shape[batch : batch + 2]
+    fits = all(n == 0 if b == 0 else n % b == 0 for n, b in zip((rows, columns), block, strict=True))
+    _require(fits, f"blocks of {block} don't divide {(rows, columns)}")
+    outer, inner = rows // max(block[0], 1), columns // max(block[1], 1)
+    if x.layout in ("csc", "bsc"):
+        outer, inner = inner, outer
+    sound = pointers.shape[-1] == outer + 1 and bool(
+        (pointers[..., 0] == 0).all()
+        and (pointers[..., -1] == nnz).all()
+        and (pointers[..., 1:] >= pointers[..., :-1]).all()
+    )
+    _require(sound, f"{x.layout} pointers must be {outer + 1} rising numbers from 0 to {nnz}")
+    _require(_in_range(indices, inner), f"a {x.layout} index lies outside 0..{inner - 1}")
+
+
+def _compressed_coordinates(x: Sparse) -> tuple[Array, Array]:
+    pointers, indices = x.parts
+    assert isinstance(x.values, Tensor)
+    outer = np.repeat(np.arange(len(pointers) - 1, dtype=indices.dtype), np.diff(pointers))
+    pair = (outer, indices) if x.layout in ("csr", "bsr") else (indices, outer)
+    return np.stack(pair, axis=1), x.values.bits()
+
+
+def _block_coordinates(x: Sparse) -> tuple[Array, Array]:
+    blocks, values = _compressed_coordinates(x)
+    height, width = x.values.shape[1:3]
+    inside = np.moveaxis(np.indices((height, width)), 0, -1).astype(blocks.dtype)
+    corners = blocks * np.array([height, width], blocks.dtype)
+    indices = (corners[:, None, None, :] + inside).reshape(-1, 2)
+    return indices, values.reshape(len(indices), *values.shape[3:])
+
+
+def _diagonal_coordinates(x: Sparse) -> tuple[Array, Array]:
+    (diagonals,) = x.parts
+    assert isinstance(x.values, Tensor)
+    columns = np.arange(x.values.shape[1], dtype=np.int64)
+    rows = columns - diagonals[:, None].astype(np.int64)
+    inside = (rows >= 0) & (rows < x.shape[0]) & (columns < x.shape[1])
+    which, column = np.nonzero(inside)
+    indices = np.stack((rows[which, column], column), axis=1).astype(diagonals.dtype)
+    return indices, x.values.bits()[which, column]
+
+
+_COORDINATES = {
+    "csr": _compressed_coordinates,
+    "csc": _compressed_coordinates,
+    "bsr": _block_coordinates,
+    "bsc": _block_coordinates,
+    "dia": _diagonal_coordinates,
+}
