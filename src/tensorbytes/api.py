@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def save(
     """
     storage.check_target(target, "write")
     chosen, document, allowed = _prepare(obj, format or _by_suffix(target), name, meta, allow, options)
-    storage.write(target, chosen.encode(document, allowed, options), sync=sync)
+    storage.write(target, chosen.encode(document, allowed, options), sync=sync, size=document.nbytes)
 
 
 def _by_suffix(target: Any) -> str:
@@ -137,7 +138,16 @@ def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | 
         return Document([Leaf(with_meta(leaf.value, name, meta), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
-    return Document(leaves, dict(meta or {}))
+    return Document([_under_its_key(leaf) for leaf in leaves], dict(meta or {}))
+
+
+def _under_its_key(leaf: Leaf) -> Leaf:
+    """In a structure the key is the name; a name of the tensor's own moves to its metadata."""
+    value = leaf.value
+    if value.name is None:
+        return leaf
+    own = {} if value.name == leaf.name else {"name": value.name}
+    return replace(leaf, value=replace(value, name=None, meta={**own, **value.meta}))
 
 
 def loads(
@@ -155,17 +165,16 @@ def loads(
     from), or "tensor" for the neutral value with its metadata. Arrays are views of the
     buffer, so read-only where it is; copy them to change them.
     """
-    if to == "numpy" and (format is None or format == "tb") and device is None and not options:
-        plain = plain_record(buffer)
-        if plain is not None:
-            dtype = _SHORT_CUT.get(plain[0])
-            if dtype is not None and len(plain[1]) <= limits.max_rank:
-                try:
-                    array = np.ndarray(plain[1], dtype, buffer, plain[2])
-                except (TypeError, ValueError):  # the general reader finds the words
-                    array = None
-                if array is not None and array.nbytes == plain[3]:
+    if to == "numpy" and (format is None or format == "tb") and device is None and limits is LIMITS and not options:
+        try:
+            plain = plain_record(buffer)
+            if plain is not None:
+                code, shape, at, size = plain
+                array = np.ndarray(shape, _SHORT_CUT[code], buffer, at)
+                if array.nbytes == size:
                     return array
+        except (TypeError, ValueError, KeyError, BufferError):
+            pass  # the general reader knows what to do, or finds the words
     data = _check_buffer(buffer)
     if format is None:
         format = _recognise(data, "<bytes>")

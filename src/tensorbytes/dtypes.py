@@ -142,7 +142,8 @@ def to_numpy(name: str) -> np.dtype[Any]:
 
     if not hasattr(ml_dtypes, row.numpy):
         raise UnsupportedError(f"{name} needs a newer ml_dtypes than {ml_dtypes.__version__}")
-    return np.dtype(getattr(ml_dtypes, row.numpy))
+    extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, row.numpy))
+    return extended
 
 
 # dtype.kind is "V" for ml_dtypes too, so names decide; NumPy's own void is "void32".

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tensorbytes import frameworks, storage
 from tensorbytes._wire import crc32c, mask
-from tensorbytes.errors import CorruptError, Limits, TensorbytesError, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, frame
+from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, restore, unflatten
@@ -67,7 +69,7 @@ class Entry:
         with naming(self._path):
             if self._leaf.check is not None:
                 self._leaf.check()
-        return restore(self._leaf, self._convert)
+            return restore(self._leaf, self._convert)
 
     def __getitem__(self, index: Any) -> Any:
         value = self._leaf.value
@@ -181,7 +183,8 @@ class Reader:
         entries = [Entry(leaf, self._convert, self.path) for leaf in document.leaves]
         for entry in entries:
             entry.load()
-        return unflatten(document.leaves, self._convert)
+        with naming(self.path):
+            return unflatten(document.leaves, self._convert)
 
     def entries(self) -> list[Entry]:
         """Every tensor of the file, named or not, unread."""
@@ -190,7 +193,9 @@ class Reader:
     def __iter__(self) -> Iterator[Any]:
         """The objects of the file one after another, each verified."""
         for document in self._decode(lazy=False):
-            yield unflatten(document.leaves, self._convert)
+            with naming(self.path):
+                made = unflatten(document.leaves, self._convert)
+            yield made
 
     def verify(self) -> int:
         """Check every byte against the file's checksums; returns the number of objects."""
@@ -230,7 +235,7 @@ class StreamReader:
                 yield unflatten(document.leaves, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int]]:
-        at = 0
+        at, limits = 0, self._limits
         while True:
             header = storage.read_exactly(self._file, frame.HEADER_BYTES)
             if not header:
@@ -244,12 +249,24 @@ class StreamReader:
             if len(data) < length + 4:
                 raise CorruptError("the stream ends inside a record", at=at)
             start = at + frame.HEADER_BYTES
-            try:
-                frame.check_payload(data, 0, length)
-                yield _record.decode(data, 0, length, self._limits), start
-            except CorruptError as error:
-                raise error.shifted(start) from None
+            record = self._record(data, start, limits)
+            # Objects come one by one, so each has the limits to itself.
+            limits = after(self._limits if record.place.part == 0 else limits, record.grown)
+            yield record, start
             at = start + length + 4
+
+    def _record(self, data: memoryview, start: int, limits: Limits) -> _record.Record:
+        """The record in `data`, which ends with a checksum and stands at `start` of the stream."""
+        end = len(data) - 4
+        try:
+            frame.check_payload(data, 0, end)
+            record = _record.decode(data, 0, end, limits)
+        except CorruptError as error:
+            raise error.shifted(start) from None
+        except (LimitError, UnsupportedError) as error:
+            raise type(error)(f"{error} of the record at {start}") from None
+        record.leaf = replace(record.leaf, at=start)
+        return record
 
     def close(self) -> None:
         """Leave the file to whoever opened it."""

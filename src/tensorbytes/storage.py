@@ -16,6 +16,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from tensorbytes._wire import reserve
 from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
 from tensorbytes.typing import Buffer, bytes_view
 
@@ -23,6 +24,9 @@ Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 # Pieces below this size are joined before they are written.
 _SMALL = 1 << 16
 _READ_BYTES = 1 << 20
+_BATCH_BYTES = 1 << 24
+_BATCH_PIECES = 64
+_RESERVE_BYTES = 1 << 20
 
 
 def is_path(target: Any) -> bool:
@@ -89,8 +93,31 @@ def write_all(file: Any, piece: Buffer) -> None:
         view = view[written:]
 
 
-def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
-    """Write the pieces to a target; a local path is replaced atomically."""
+def write_pieces(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
+    """Write many pieces with few system calls."""
+    batch: list[memoryview] = []
+    size = 0
+    for piece in gathered(pieces):
+        batch.append(bytes_view(piece))
+        size += len(batch[-1])
+        if size >= _BATCH_BYTES or len(batch) == _BATCH_PIECES:
+            _write_batch(file, batch, size)
+            batch, size = [], 0
+    _write_batch(file, batch, size)
+
+
+def _write_batch(file: io.FileIO, batch: list[memoryview], size: int) -> None:
+    written = os.writev(file.fileno(), batch) if batch and hasattr(os, "writev") else 0
+    if written == size:
+        return
+    for view in batch:  # the disk took only a part: write the rest piece by piece
+        if written < len(view):
+            write_all(file, view[written:])
+        written = max(written - len(view), 0)
+
+
+def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True, size: int = 0) -> None:
+    """Write the pieces to a target; a local path is replaced atomically. `size` is about what they take."""
     check_target(target, "write")
     if not is_path(target):
         for piece in gathered(pieces):
@@ -101,8 +128,9 @@ def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> Non
                 write_all(file, piece)
     else:
         with replacing(os.fspath(target), sync=sync) as file:  # type: ignore[arg-type]
-            for piece in gathered(pieces):
-                write_all(file, piece)
+            if size >= _RESERVE_BYTES:
+                reserve(file.fileno(), size)
+            write_pieces(file, pieces)
 
 
 @contextlib.contextmanager

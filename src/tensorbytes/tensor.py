@@ -150,6 +150,7 @@ class Ragged:
     def __post_init__(self) -> None:
         _require(len(self.splits) > 0, "a ragged value needs at least one level of row splits")
         _require(len(self.values.shape) > 0, "the values of a ragged value can't be a scalar")
+        _require(all(splits.ndim == 1 for splits in self.splits), "row splits must be lists of integers")
         below = [len(splits) - 1 for splits in self.splits[1:]] + [self.values.shape[0]]
         for level, (splits, total) in enumerate(zip(self.splits, below, strict=True)):
             _check_splits(splits, None, total, f"row splits of level {level}")
@@ -168,6 +169,10 @@ class Ragged:
 
     def __len__(self) -> int:
         return len(self.splits[0]) - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + sum(splits.nbytes for splits in self.splits)
 
     def rows(self) -> list[Any]:
         """The rows as NumPy arrays (of str or bytes for strings), nested by level."""
@@ -208,6 +213,10 @@ class Sparse:
         for part in self.parts:
             _require(part.dtype.kind == "i", f"sparse indices must be signed integers, got {part.dtype}")
         {"coo": _check_coo, "dia": _check_dia}.get(self.layout, _check_compressed)(self)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + sum(part.nbytes for part in self.parts)
 
     @property
     def batch_rank(self) -> int:

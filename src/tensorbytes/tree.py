@@ -30,16 +30,21 @@ Path: TypeAlias = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One tensor of a structure. `check` reads what lazy decoding left unread, and may raise."""
+    """One tensor of a structure. `check` reads what lazy decoding left unread, and may raise.
+
+    `at` is the offset that its errors name.
+    """
 
     value: Value
     path: Path = ()
     kind: str = ""
     check: Callable[[], None] | None = None
+    at: int = 0
 
     @property
     def name(self) -> str | None:
-        return path_name(self.path) if self.value.name is None else self.value.name
+        """The name it is listed under: its place in a structure, else the tensor's own name."""
+        return path_name(self.path) if self.path else self.value.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,11 @@ class Document:
     leaves: list[Leaf]
     meta: Mapping[str, str] = field(default_factory=dict)
     item: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """About the bytes of its values."""
+        return sum(leaf.value.nbytes for leaf in self.leaves)
 
 
 def path_name(path: Path) -> str | None:
@@ -161,31 +171,37 @@ def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
     kind, value = leaf.kind, leaf.value
     if not kind:
         return convert(value)
-    if kind == "none":
-        return None
-    if kind in _CONTAINERS:
-        return _CONTAINERS[kind]()
+    if kind == "none" or kind in _CONTAINERS:
+        if not isinstance(value, Tensor) or value.dtype != _EMPTY.dtype or value.shape != _EMPTY.shape:
+            raise _mismatch(leaf, kind)
+        return None if kind == "none" else _CONTAINERS[kind]()
     if kind == "numpy":
+        if not isinstance(value, Tensor | Strings) or value.shape:
+            raise _mismatch(leaf, kind)
         made = convert(value)
-        return made[()] if isinstance(made, np.ndarray) and made.ndim == 0 else made
+        return made[()] if isinstance(made, np.ndarray) else made
     container, _, rest = kind.partition("[")
     if rest.endswith("]") and container in ("list", "tuple"):
-        return _CONTAINERS[container](_items(value, rest[:-1], 1))
-    return _items(value, kind, 0)[0]
+        return _CONTAINERS[container](_items(leaf, rest[:-1], 1))
+    return _items(leaf, kind, 0)[0]
 
 
-def _items(value: Value, name: str, rank: int) -> list[Any]:
-    wanted = _BY_NAME.get(name)
+def _items(leaf: Leaf, name: str, rank: int) -> list[Any]:
+    value, wanted = leaf.value, _BY_NAME.get(name)
     items: list[Any] | None = None
     if isinstance(value, Strings) and len(value.shape) == rank:
         items = value.items()
-        if wanted is int and all(_INTEGER.fullmatch(item) for item in items):
+        if wanted is int and value.encoding == "utf-8" and all(_INTEGER.fullmatch(item) for item in items):
             items = [int(item) for item in items]
     elif isinstance(value, Tensor) and len(value.shape) == rank and value.dtype in _NUMBER_TYPES:
         items = value.numpy().reshape(-1).tolist()
     if wanted is None or items is None or not all(type(item) is wanted for item in items):
-        raise CorruptError(f"a value marked as Python {name!r} holds something else", at=0)
+        raise _mismatch(leaf, name)
     return items
+
+
+def _mismatch(leaf: Leaf, name: str) -> CorruptError:
+    return CorruptError(f"a value marked as Python {name!r} holds something else", at=leaf.at)
 
 
 _NUMBER_TYPES = ("bool", "int64", "float64", "complex128")
@@ -203,40 +219,49 @@ class _Node:
         self.children: dict[str | int, Any] = {}
 
     def finish(self) -> Any:
-        items = {key: child.finish() if isinstance(child, _Node) else child for key, child in self.children.items()}
-        return items if self.kind == "dict" else _CONTAINERS[self.kind](items.values())
+        """The container, once those inside it are finished."""
+        return self.children if self.kind == "dict" else _CONTAINERS[self.kind](self.children.values())
 
 
 def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
     """The structure that `flatten` took apart."""
     if len(leaves) == 1 and not leaves[0].path:
         return restore(leaves[0], convert)
-    root: _Node | None = None
+    if not leaves:
+        raise UsageError("a structure without leaves")
+    top = _Node("list")
+    places: list[tuple[_Node, str | int]] = []  # of every container, outer ones first
     for leaf in leaves:
         if not leaf.path:
-            raise CorruptError("a value without a place stands among the parts of a structure", at=0)
-        if root is None:
-            root = _Node(_container(leaf.path[0]))
-        _insert(root, leaf, restore(leaf, convert))
-    if root is None:
-        raise UsageError("a structure without leaves")
-    return root.finish()
+            raise CorruptError("a value without a place stands among the parts of a structure", at=leaf.at)
+        _insert(top, leaf, restore(leaf, convert), places)
+    for node, key in reversed(places):
+        node.children[key] = node.children[key].finish()
+    return top.children[0]
 
 
 def _container(step: Step) -> str:
     return step[0] if step[0] in ("list", "tuple") else "dict"
 
 
-def _insert(node: _Node, leaf: Leaf, made: Any) -> None:
-    for depth, step in enumerate(leaf.path):
-        if node.kind != _container(step):
-            raise CorruptError(f"{path_name(leaf.path)!r} takes a {node.kind} for a {_container(step)}", at=0)
-        key, last = step[1], depth + 1 == len(leaf.path)
-        child = node.children.get(key)
-        if child is None and key not in node.children:
-            if node.kind != "dict" and key != len(node.children):
-                raise CorruptError(f"{path_name(leaf.path)!r} follows item {len(node.children) - 1}", at=0)
-            node.children[key] = child = made if last else _Node(_container(leaf.path[depth + 1]))
-        elif last or not isinstance(child, _Node):
-            raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=0)
-        node = child
+def _insert(top: _Node, leaf: Leaf, made: Any, places: list[tuple[_Node, str | int]]) -> None:
+    """Put a leaf where its path leads, making the containers on the way."""
+    node, key = top, leaf.path[0][1]
+    parent: tuple[_Node, str | int] = (top, 0)
+    for step in leaf.path:
+        kind = _container(step)
+        above, place = parent
+        if place not in above.children:
+            above.children[place] = _Node(kind)
+            places.append(parent)
+        node, key = above.children[place], step[1]
+        if not isinstance(node, _Node):
+            raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at)
+        if node.kind != kind:
+            raise CorruptError(f"{path_name(leaf.path)!r} takes a {node.kind} for a {kind}", at=leaf.at)
+        if kind != "dict" and key not in node.children and key != len(node.children):
+            raise CorruptError(f"{path_name(leaf.path)!r} follows item {len(node.children) - 1}", at=leaf.at)
+        parent = (node, key)
+    if key in node.children:
+        raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at)
+    node.children[key] = made

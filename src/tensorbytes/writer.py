@@ -73,7 +73,11 @@ class Writer:
             raise TensorbytesError("the writer is closed")
         document = self._to_document(obj, name=name, meta=meta)
         numbered = Document(document.leaves, document.meta, self._item + 1)
-        pieces = [piece for payload in frame.records(numbered, self._at) for piece in frame.framed(payload)]
+        pieces = [
+            piece
+            for payload in frame.records(numbered, self._at)
+            for piece in frame.framed(payload, frame.checksum(payload))
+        ]
         size = sum(memoryview(piece).nbytes for piece in pieces)
         if self._pending + size > _BUFFER_BYTES:
             self._drain()

@@ -15,7 +15,6 @@ from tensorbytes._wire.reference import (
     CUT_HEADER,
     CUT_PAYLOAD,
     OK,
-    frame_header,
     mask,
     varint,
 )
@@ -40,8 +39,10 @@ crc32c = kernel.crc32c
 scan = kernel.scan
 frame = kernel.frame
 frames = kernel.frames
+frame_header = kernel.frame_header
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
+reserve = kernel.reserve
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
 
@@ -59,6 +60,7 @@ __all__ = [
     "mask",
     "plain_record",
     "plain_tensor",
+    "reserve",
     "scan",
     "strings_pack",
     "strings_unpack",

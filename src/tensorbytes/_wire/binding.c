@@ -4,6 +4,7 @@
  * without the GIL. Python exceptions are raised only for wrong calls; what is
  * wrong with data is returned as numbers and worded in Python.
  */
+#define _GNU_SOURCE /* fallocate */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -11,6 +12,8 @@
 #include "wire.h"
 
 #if defined(__linux__)
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #endif
 
@@ -128,6 +131,17 @@ static PyObject *py_scan(PyObject *module, PyObject *const *args, Py_ssize_t cou
     PyBuffer_Release(&out);
     PyBuffer_Release(&view);
     return Py_BuildValue("nni", (Py_ssize_t)found, (Py_ssize_t)next, status);
+}
+
+static PyObject *py_frame_header(PyObject *module, PyObject *length)
+{
+    uint8_t out[12];
+    unsigned long long value = PyLong_AsUnsignedLongLong(length);
+    (void)module;
+    if (PyErr_Occurred())
+        return NULL;
+    wire_frame_header(out, value);
+    return PyBytes_FromStringAndSize((const char *)out, sizeof out);
 }
 
 static PyObject *py_frame(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -369,6 +383,30 @@ static PyObject *py_strings_unpack(PyObject *module, PyObject *const *args, Py_s
     return result;
 }
 
+/* Blocks set aside in one go are filled faster than blocks found one write at a time, and a
+ * full disk is noticed before anything is written. Where it can't be done, it is not needed. */
+static PyObject *py_reserve(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (!arguments("reserve", count, 2, 2))
+        return NULL;
+#if defined(__linux__)
+    long fd = PyLong_AsLong(args[0]);
+    long long size = PyLong_AsLongLong(args[1]);
+    int failed;
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    failed = size > 0 && fallocate((int)fd, FALLOC_FL_KEEP_SIZE, 0, size) < 0 ? errno : 0;
+    Py_END_ALLOW_THREADS
+    if (failed == ENOSPC) {
+        errno = failed;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+#endif
+    Py_RETURN_NONE;
+}
+
 #define FAST(name) (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL
 
 static PyMethodDef methods[] = {
@@ -376,11 +414,13 @@ static PyMethodDef methods[] = {
     {"crc32c_portable", py_crc32c_portable, METH_O, "The table-driven variant, for tests."},
     {"scan", FAST(scan), "scan(buffer, start, verify, out) -> (found, next, status)"},
     {"frame", FAST(frame), "frame(prefix, data) -> bytes of one TFRecord"},
+    {"frame_header", py_frame_header, METH_O, "frame_header(length) -> the 12 bytes before a payload"},
     {"frames", py_frames, METH_O, "frames([[part, ...], ...]) -> bytes of many TFRecords"},
     {"plain_tensor", FAST(plain_tensor), "plain_tensor(buffer, start, end) -> (dtype, shape, at, size) or None"},
     {"plain_record", py_plain_record, METH_O, "The same for a buffer that is exactly one sound record."},
     {"strings_pack", FAST(strings_pack), "strings_pack(tag, offsets, data) -> bytes"},
     {"strings_unpack", FAST(strings_unpack), "strings_unpack(buffer, start, end, tag) -> (offsets, data, stop)"},
+    {"reserve", FAST(reserve), "reserve(fd, size): set disk blocks aside; OSError if the disk is full"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,12 +1,13 @@
 """Protocol Buffers' wire format: walking the fields of a message.
 
-Follows protobuf's own rules: unknown fields are passed over, groups too; a varint of
-ten bytes keeps its low 64 bits, one of eleven is an error.
+Follows protobuf's own rules: unknown fields are passed over, groups too; a value of
+ten bytes keeps its low 64 bits, one of eleven is an error. A length may not overflow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ def read_field(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[Fie
     if wire == START_GROUP:
         return None, _skip_group(data, at, end, number, depth + 1)
     if wire == DELIMITED:
-        size, at = read_varint(data, at, end)
+        size, at = _read_length(data, at, end)
     elif wire in (FIXED32, FIXED64):
         size = 4 if wire == FIXED32 else 8
     elif wire == END_GROUP:
@@ -76,6 +77,14 @@ def read_field(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[Fie
     if size > end - at:
         raise CorruptError(f"field {number} claims {size} bytes where {end - at} are left", at=first)
     return Field(number, wire, at, at + size, first), at + size
+
+
+def _read_length(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A varint that may not be cut to 64 bits: what follows would be misread."""
+    size, after = read_varint(data, at, end)
+    if after - at == 10 and data[after - 1] > 1:
+        raise CorruptError("a length of more than 64 bits", at=at)
+    return size, after
 
 
 def _skip_group(data: memoryview, at: int, end: int, number: int, depth: int) -> int:
@@ -133,6 +142,7 @@ def varints(data: memoryview, at: int = 0) -> np.ndarray[Any, Any]:
     return values
 
 
+@cache
 def tag(number: int, wire: int) -> bytes:
     return varint(number << 3 | wire)
 

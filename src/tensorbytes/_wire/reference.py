@@ -94,6 +94,7 @@ def mask(crc: int) -> int:
 
 
 def frame_header(length: int) -> bytes:
+    """The 12 bytes before a payload: its length and that length's checksum."""
     size = struct.pack("<Q", length)
     return size + struct.pack("<I", mask(crc32c(size)))
 
@@ -201,7 +202,16 @@ def plain_record(buffer: Buffer) -> PlainTensor | None:
     return plain_tensor(data, at, at + size)
 
 
+def reserve(fd: int, size: int) -> None:
+    """Nothing to do: only the compiled kernel reaches the system call."""
+
+
+_ONE_BYTE = [bytes([value]) for value in range(128)]
+
+
 def varint(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

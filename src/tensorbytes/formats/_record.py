@@ -13,27 +13,17 @@ spec/frame.md is the normative text. A record holds one leaf:
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tensorbytes import dtypes
 from tensorbytes._wire import crc32c, mask, proto, varint
-from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.formats import _layout
 from tensorbytes.formats import _tensorproto as tensorproto
 from tensorbytes.formats._tensorproto import LAYOUT
-from tensorbytes.tensor import (
-    Array,
-    InvalidValueError,
-    Ragged,
-    Sparse,
-    Strings,
-    Tensor,
-    Value,
-    with_meta,
-)
+from tensorbytes.tensor import InvalidValueError, Strings, Tensor, Value, with_meta
 from tensorbytes.tree import Leaf, Step, path_name
 
 # The extension fields.
@@ -41,6 +31,8 @@ NAME, META, STEP, PART, PARTS, ITEM, KIND, _, ENCODING, DOCUMENT, PADDING, HEADE
 _STEP_KINDS = {1: "key", 2: "number", 3: "list", 4: "tuple", 5: "named"}
 _STEP_FIELDS = {kind: number for number, kind in _STEP_KINDS.items()}
 _KNOWN_ENCODINGS = {"utf-8"}
+# Numbers below this change the meaning of a record; those that are unknown here are for later versions.
+_MEANINGFUL = 1500
 ALIGNMENT = 64
 ALIGN_FROM = 4096
 _CRC_TAG = proto.tag(HEADER_CRC, proto.FIXED32)
@@ -73,12 +65,8 @@ def encode(leaf: Leaf, place: Place, at: int) -> list[Any]:
             header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
             header += _CRC_TAG + struct.pack("<I", mask(crc32c(header)))
         return [header + tag, content]
-    layout, parts = _parts(value)
-    out: list[Any] = [
-        tensorproto.head(dtypes.STRING_CODE, (len(parts),))
-        + _extension(leaf, place)
-        + proto.put_bytes(LAYOUT, layout.encode())
-    ]
+    layout, parts = _layout.parts_of(value)
+    out: list[Any] = [tensorproto.head(dtypes.STRING_CODE, (len(parts),)) + _extension(leaf, place, layout)]
     at += len(out[0])
     for part in parts:
         inner = tensorproto.head(tensorproto.code_of(part), part.shape)
@@ -104,24 +92,23 @@ def _padding(at: int) -> bytes:
     return _PADDING_TAG + varint(need - overhead) + bytes(need - overhead)
 
 
-def _extension(leaf: Leaf, place: Place) -> bytes:
+def _extension(leaf: Leaf, place: Place, layout: str = "") -> bytes:
     """The extension fields, in the order of their numbers; nothing for a plain tensor."""
     value, steps, name = leaf.value, leaf.path, leaf.name
-    out = b""
-    if name is not None:
-        out += proto.put_bytes(NAME, utf8(name))
+    out = [] if name is None else [proto.put_bytes(NAME, utf8(name))]
     out += _map(META, value.meta)
-    for step in steps:
-        out += proto.put_bytes(STEP, _step(step, name if len(steps) == 1 else None))
+    out += [proto.put_bytes(STEP, _step(step, name if len(steps) == 1 else None)) for step in steps]
     if place.parts != 1:
-        out += proto.put_number(PART, place.part) + proto.put_number(PARTS, place.parts)
+        out += [proto.put_number(PART, place.part), proto.put_number(PARTS, place.parts)]
     if place.item:
-        out += proto.put_number(ITEM, place.item)
+        out.append(proto.put_number(ITEM, place.item))
     if leaf.kind:
-        out += proto.put_bytes(KIND, leaf.kind.encode())
+        out.append(proto.put_bytes(KIND, leaf.kind.encode()))
+    if layout:
+        out.append(proto.put_bytes(LAYOUT, layout.encode()))
     if isinstance(value, Strings):
-        out += _encoding(value)
-    return out + _map(DOCUMENT, place.document)
+        out.append(_encoding(value))
+    return b"".join(out + _map(DOCUMENT, place.document))
 
 
 def utf8(text: str) -> bytes:
@@ -135,12 +122,12 @@ def _encoding(value: Strings) -> bytes:
     return proto.put_bytes(ENCODING, b"utf-8") if value.encoding == "utf-8" else b""
 
 
-def _map(number: int, entries: Mapping[str, str]) -> bytes:
+def _map(number: int, entries: Mapping[str, str]) -> list[bytes]:
     """A protobuf map, its keys sorted: the same input gives the same bytes."""
-    out = b""
-    for key in sorted(entries):
-        out += proto.put_bytes(number, proto.put_bytes(1, utf8(key)) + proto.put_bytes(2, utf8(entries[key])))
-    return out
+    return [
+        proto.put_bytes(number, proto.put_bytes(1, utf8(key)) + proto.put_bytes(2, utf8(entries[key])))
+        for key in sorted(entries)
+    ]
 
 
 def _step(step: Step, name: str | None) -> bytes:
@@ -154,22 +141,6 @@ def _step(step: Step, name: str | None) -> bytes:
     return proto.put_number(_STEP_FIELDS[kind], key)
 
 
-def _index(part: Array) -> Tensor:
-    part = np.ascontiguousarray(part, part.dtype.newbyteorder("<"))
-    return Tensor(part.dtype.name, part.shape, part.reshape(-1))
-
-
-def _parts(value: Ragged | Sparse) -> tuple[str, list[Tensor | Strings]]:
-    """The layout's name and its parts in the order of the specification."""
-    if isinstance(value, Ragged):
-        splits: list[Tensor | Strings] = [_index(part) for part in value.splits]
-        if value.shapes is None:
-            return "ragged", [*splits, value.values]
-        return "ragged-shapes", [*splits, value.values, _index(value.shapes)]
-    shape = np.array(value.shape, np.int64)
-    return value.layout, [*(_index(part) for part in value.parts), value.values, _index(shape)]
-
-
 # ---- reading ----------------------------------------------------------------
 
 
@@ -180,36 +151,65 @@ class Record:
     leaf: Leaf
     place: Place
     header_checked: bool = False
+    grown: int = 0  # bytes in memory that the record does not hold
 
 
 def decode(
-    data: memoryview, start: int, end: int, limits: Limits, check_values: bool = True, nested: bool = False
+    data: memoryview,
+    start: int,
+    end: int,
+    limits: Limits,
+    *,
+    check_values: bool = True,
+    nested: bool = False,
+    verify: Callable[[], None] | None = None,
 ) -> Record:
     """The record whose payload is data[start:end].
 
-    `check_values=False` leaves the content untouched, for lazy reading.
+    `check_values=False` leaves the content untouched, for lazy reading. So does `verify`,
+    if the record's header vouches for itself; if not, it is called to check all bytes.
     """
     message = tensorproto.parse(data, start, end)
-    if not message.extra:
+    if not message.extra and verify is None:
         plain = tensorproto.decode(data, message, limits, start)
         if check_values:
-            tensorproto.check_content(plain, start)
-        return Record(Leaf(plain), ALONE)
+            tensorproto.check_content(plain, message, start)
+        return Record(Leaf(plain, at=start), ALONE, grown=message.grown)
+    ext = _Extension()
+    for item in message.extra:
+        ext.take(data, item, start)
+    if ext.header_checked:
+        _check_alone(message, ext, end)
+        check_values = check_values and verify is None
+    elif verify is not None:
+        verify()
     try:
-        return _decode_extended(data, message, start, limits, check_values, nested)
+        return _decode_value(data, message, ext, start, limits, check_values, nested)
     except InvalidValueError as error:
         raise CorruptError(str(error), at=start) from None
 
 
-def _decode_extended(
-    data: memoryview, message: tensorproto.Message, start: int, limits: Limits, check_values: bool, nested: bool
+def _check_alone(message: tensorproto.Message, ext: _Extension, end: int) -> None:
+    """Nothing may follow a header checksum but the content, or it would go unchecked."""
+    content = message.content or (0, 0)
+    size = len(tensorproto.CONTENT_TAG) + len(varint(content[1] - content[0]))
+    if not message.has_content or content != (ext.header_end + size, end):
+        raise CorruptError("the header's checksum is not followed by the content alone", at=ext.header_end)
+
+
+def _decode_value(
+    data: memoryview,
+    message: tensorproto.Message,
+    ext: _Extension,
+    start: int,
+    limits: Limits,
+    check_values: bool,
+    nested: bool,
 ) -> Record:
-    ext = _Extension()
-    for item in message.extra:
-        ext.take(data, item, start)
-    if ext.layout:
-        if nested:
-            raise CorruptError("a ragged or sparse value inside another", at=start)
+    if nested and ext.seen - {ENCODING, PADDING}:
+        number = min(ext.seen - {ENCODING, PADDING})
+        raise CorruptError(f"extension field {number} has no place in a part of a ragged or sparse value", at=start)
+    if ext.layout is not None:
         value: Value = _assemble(data, message, ext.layout, limits, start)
     else:
         value = tensorproto.decode(data, message, limits, start)
@@ -218,13 +218,18 @@ def _decode_extended(
             raise CorruptError(f"unknown encoding {ext.encoding!r}", at=start)
         value = Strings(value.shape, value.offsets, value.data, ext.encoding)
     if check_values and isinstance(value, Tensor | Strings):
-        tensorproto.check_content(value, start)
+        tensorproto.check_content(value, message, start)
     if not 0 <= ext.part < ext.parts:
         raise CorruptError(f"part {ext.part} of {ext.parts}", at=start)
-    path = ext.path(start)
-    named = with_meta(value, None if path_name(path) == ext.name else ext.name, ext.meta)
+    if ext.kind and message.grown:
+        # Python values take several times the memory of their tensor, so no claims here.
+        raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start)
+    path = ext.path(start, limits)
+    if path and ext.name not in (None, path_name(path)):
+        raise CorruptError(f"the name {ext.name!r} on a value whose path is {path_name(path)!r}", at=start)
+    named = with_meta(value, None if path else ext.name, ext.meta)
     place = Place(ext.part, ext.parts, ext.item, ext.document)
-    return Record(Leaf(named, path, ext.kind), place, ext.header_checked)
+    return Record(Leaf(named, path, ext.kind, at=start), place, ext.header_checked, message.grown)
 
 
 class _Extension:
@@ -236,10 +241,14 @@ class _Extension:
         self.document: dict[str, str] = {}
         self.steps: list[Step] = []
         self.part, self.parts, self.item = 0, 1, 0
-        self.kind = self.layout = self.encoding = ""
-        self.header_checked = False
+        self.kind = self.encoding = ""
+        self.layout: str | None = None
+        self.header_checked, self.header_end = False, 0
+        self.seen: set[int] = set()  # the numbers met, of those that carry meaning
 
     def take(self, data: memoryview, item: proto.Field, start: int) -> None:
+        if item.number < _MEANINGFUL:
+            self.seen.add(item.number)
         match item.number:
             case 1000:
                 self.name = proto.text(data, item)
@@ -265,8 +274,7 @@ class _Extension:
                 pass  # padding
             case 1011:
                 self._check_header(data, item, start)
-            case _ if item.number < 1500:
-                # Numbers up to 1499 change the meaning of a record; later versions may use them.
+            case _ if item.number < _MEANINGFUL:
                 raise CorruptError(f"extension field {item.number} is unknown to this version", at=item.at)
 
     def _check_header(self, data: memoryview, item: proto.Field, start: int) -> None:
@@ -275,10 +283,12 @@ class _Extension:
         (stored,) = struct.unpack_from("<I", data, item.start)
         if stored != mask(crc32c(data[start : item.at])):
             raise CorruptError("the checksum of the record's header differs", at=item.at)
-        self.header_checked = True
+        self.header_checked, self.header_end = True, item.end
 
-    def path(self, start: int) -> tuple[Step, ...]:
-        if ("named", 1) not in self.steps:
+    def path(self, start: int, limits: Limits) -> tuple[Step, ...]:
+        if len(self.steps) > limits.max_depth:
+            raise LimitError(f"a path of {len(self.steps)} steps, over the limit of {limits.max_depth} (byte {start})")
+        if all(kind != "named" for kind, _ in self.steps):
             return tuple(self.steps)
         if len(self.steps) != 1 or self.name is None:
             raise CorruptError("a path refers to the record's name, which is missing or not its only step", at=start)
@@ -293,6 +303,8 @@ def _read_entry(data: memoryview, whole: proto.Field, into: dict[str, str]) -> N
             key = proto.text(data, item)
         elif item.number == 2:
             value = proto.text(data, item)
+    if key in into:
+        raise CorruptError(f"the metadata {key!r} is stored twice", at=whole.at)
     into[key] = value
 
 
@@ -314,27 +326,16 @@ def _read_step(data: memoryview, whole: proto.Field) -> Step:
 def _assemble(data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int) -> Value:
     """A ragged or sparse value from its nested TensorProtos."""
     items = tensorproto.nested(data, message)
-    if message.code != dtypes.STRING_CODE or message.shape != [len(items)]:
+    if message.code != dtypes.STRING_CODE or message.shape != [len(items)] or message.has_content or message.typed:
         raise CorruptError(f"layout {layout!r} on something that is no list of parts", at=at)
-    parts = [_nested(data, item, limits) for item in items]
+    parts: list[Tensor | Strings] = []
+    for item in items:
+        part = decode(data, item.start, item.end, limits, nested=True)
+        limits = tensorproto.after(limits, part.grown)
+        message.grown += part.grown
+        assert isinstance(part.leaf.value, Tensor | Strings)
+        parts.append(part.leaf.value)
     try:
-        if layout == "ragged":
-            return Ragged(parts[-1], tuple(_integers(part) for part in parts[:-1]))
-        if layout == "ragged-shapes":
-            return Ragged(parts[-2], tuple(_integers(part) for part in parts[:-2]), _integers(parts[-1]))
-        *index, values, shape = parts
-        return Sparse(layout, tuple(_integers(shape).tolist()), tuple(_integers(part) for part in index), values)
-    except (IndexError, ValueError) as error:
+        return _layout.build(layout, parts, limits)
+    except InvalidValueError as error:
         raise CorruptError(f"layout {layout!r} with parts that don't fit: {error}", at=at) from None
-
-
-def _nested(data: memoryview, item: proto.Field, limits: Limits) -> Tensor | Strings:
-    value = decode(data, item.start, item.end, limits, nested=True).leaf.value
-    assert isinstance(value, Tensor | Strings)
-    return value
-
-
-def _integers(part: Tensor | Strings) -> Array:
-    if not isinstance(part, Tensor) or part.dtype not in ("int32", "int64"):
-        raise InvalidValueError("indices must be int32 or int64")
-    return part.numpy()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,13 @@ from tensorbytes._wire import (
 from tensorbytes.errors import CorruptError, LimitError, Limits
 from tensorbytes.formats import Format, Options, _record
 from tensorbytes.formats._record import Place, Record
+from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer, bytes_view
 
 HEADER_BYTES = 12
+# Documents from this size on are checksummed in a second thread while they are written.
+_THREAD_BYTES = 1 << 23
 FRAME_BYTES = 16
 _WORDS = {
     CUT_HEADER: "the file ends inside a record's header",
@@ -48,15 +52,20 @@ class Frame(Format):
     suffixes = (".tb",)
 
     def sniff(self, head: bytes, size: int) -> bool:
-        if len(head) < FRAME_BYTES:
+        # The length's checksum decides; a file that was cut short is still one of ours.
+        if len(head) < HEADER_BYTES:
             return False
-        length, stored = struct.unpack_from("<QI", head)
-        return bool(stored == mask(crc32c(head[:8])) and length <= size - FRAME_BYTES)
+        (stored,) = struct.unpack_from("<I", head, 8)
+        return bool(stored == mask(crc32c(head[:8])))
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         """Header, tensor memory and checksum of each record; the memory is not copied."""
-        for payload in records(document):
-            yield from framed(payload)
+        payloads = list(records(document))
+        if sum(map(_size, payloads)) < _THREAD_BYTES:
+            for payload in payloads:
+                yield from framed(payload, checksum(payload))
+        else:
+            yield from _framed_ahead(payloads)
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         return frames(list(records(document)))
@@ -72,17 +81,39 @@ def records(document: Document, at: int = 0) -> Iterator[list[Any]]:
         place = Place(part, count, document.item, document.meta if part == 0 else {})
         payload = _record.encode(leaf, place, at + HEADER_BYTES)
         yield payload
-        at += FRAME_BYTES + sum(len(bytes_view(piece)) for piece in payload)
+        at += FRAME_BYTES + _size(payload)
 
 
-def framed(payload: list[Any]) -> Iterator[Buffer]:
-    """A record's pieces with its frame around them. Checksums are computed as pieces go out."""
-    yield frame_header(sum(len(bytes_view(piece)) for piece in payload))
+def _size(payload: list[Any]) -> int:
+    return sum(len(bytes_view(piece)) for piece in payload)
+
+
+def checksum(payload: list[Any]) -> bytes:
+    """The four bytes that end a record."""
     crc = 0
     for piece in payload:
         crc = crc32c(piece, crc)
-        yield piece
-    yield struct.pack("<I", mask(crc))
+    return struct.pack("<I", mask(crc))
+
+
+def framed(payload: list[Any], ending: bytes) -> list[Buffer]:
+    """A record's pieces with its frame around them."""
+    return [frame_header(_size(payload)), *payload, ending]
+
+
+def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
+    """The same for many bytes: a second thread sums while the caller writes. Neither holds the GIL."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        endings = [pool.submit(checksum, payload) for payload in payloads]
+        for payload, ending in zip(payloads, endings, strict=True):
+            yield frame_header(_size(payload))
+            yield from payload
+            yield ending.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def spans(data: memoryview, verify: bool, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -103,19 +134,19 @@ def spans(data: memoryview, verify: bool, limits: Limits, start: int = 0) -> Ite
 def read_records(data: memoryview, limits: Limits, lazy: bool = False) -> Iterator[tuple[Record, int]]:
     """Each record, with its offset."""
     for start, end in spans(data, not lazy, limits):
-        yield read_record(data, start, end, limits, lazy), start
+        record = read_record(data, start, end, limits, lazy)
+        limits = after(limits, record.grown)
+        yield record, start
 
 
 def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bool) -> Record:
     """The record in [start, end). A lazy one must vouch for its own header, or is read whole."""
-    if lazy:
-        record = _record.decode(data, start, end, limits, check_values=False)
-        if record.header_checked:
-            leaf = record.leaf
-            record.leaf = Leaf(leaf.value, leaf.path, leaf.kind, lambda: check_record(data, start, end, limits))
-            return record
-        check_payload(data, start, end)
-    return _record.decode(data, start, end, limits)
+    if not lazy:
+        return _record.decode(data, start, end, limits)
+    record = _record.decode(data, start, end, limits, verify=lambda: check_payload(data, start, end))
+    if record.header_checked:
+        record.leaf = replace(record.leaf, check=lambda: check_record(data, start, end, limits))
+    return record
 
 
 def check_record(data: memoryview, start: int, end: int, limits: Limits) -> None:
@@ -148,7 +179,7 @@ class Assembler:
             if place.item not in (self.item + 1, 1, 0):
                 raise CorruptError(f"item {place.item} of a stream follows item {self.item}", at=at)
             self._first, self.item = place, place.item
-        elif (place.parts, place.item) != (self._first.parts, self._first.item):
+        elif (place.parts, place.item) != (self._first.parts, self._first.item) or place.document:
             raise CorruptError("two objects are mixed", at=at)
         self._leaves.append(record.leaf)
         if len(self._leaves) < place.parts:

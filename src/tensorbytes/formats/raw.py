@@ -13,7 +13,8 @@ packed C struct. Reading one takes `fields={"name": (dtype, shape), ...}`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, bare_value, dense
+from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import bytes_view
@@ -47,31 +49,49 @@ class Raw(Format):
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         byteorder, order = _memory_order(options)
         if "fields" in options:
-            yield self._decode_fields(data, byteorder, order, options["fields"])
+            yield self._decode_fields(data, limits, lazy, options)
             return
         if "dtype" not in options:
             raise UsageError("raw bytes tell no dtype: pass dtype= (and shape=), as raw.describe(x) gives them")
         row = dtypes.get(_name(options["dtype"]))
         if "shape" in options:
-            shape = tuple(options["shape"])
+            shape = _shape(options["shape"], row, limits)
         else:
             if len(data) % row.itemsize:
                 raise CorruptError(f"{len(data)} bytes are no whole number of {row.name}", at=len(data))
             shape = (len(data) // row.itemsize,)
-        yield Document([Leaf(_from_raw(data, row.name, shape, byteorder, order, 0))])
+        yield Document([Leaf(_from_raw(data, row.name, shape, byteorder, order, 0, lazy))])
 
-    def _decode_fields(
-        self, data: memoryview, byteorder: str, order: str, fields: Mapping[str, tuple[str, tuple[int, ...]]]
-    ) -> Document:
+    def _decode_fields(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Document:
         leaves, at = [], 0
-        for name, (dtype, shape) in fields.items():
-            size = dtypes.nbytes(dtypes.get(_name(dtype)), tuple(shape))
-            piece = data[at : at + size]
-            leaves.append(Leaf(_from_raw(piece, _name(dtype), tuple(shape), byteorder, order, at), (("key", name),)))
+        for name, dtype, given in _fields(options["fields"]):
+            row = dtypes.get(_name(dtype))
+            shape = _shape(given, row, limits)
+            size = dtypes.nbytes(row, shape)
+            tensor = _from_raw(data[at : at + size], row.name, shape, *_memory_order(options), at, lazy)
+            leaves.append(Leaf(tensor, (("key", name),)))
             at += size
         if at != len(data):
-            raise CorruptError(f"the fields take {at} bytes, got {len(data)}", at=min(at, len(data)))
+            raise CorruptError(f"the fields take {at} bytes, got {len(data)}", at=at)
         return Document(leaves)
+
+
+def _fields(fields: Any) -> list[tuple[str, Any, Any]]:
+    try:
+        return [(name, dtype, shape) for name, (dtype, shape) in fields.items()]
+    except (AttributeError, TypeError, ValueError):
+        raise UsageError(f"fields={fields!r}: expected a dict of name: (dtype, shape)") from None
+
+
+def _shape(given: Any, row: dtypes.DType, limits: Limits) -> tuple[int, ...]:
+    """The caller's shape as integers; a single number is a shape of one dimension."""
+    try:
+        shape = tuple(operator.index(n) for n in (given if isinstance(given, Iterable) else (given,)))
+    except TypeError:
+        raise UsageError(f"shape {given!r} must hold whole numbers") from None
+    if any(n < 0 for n in shape):
+        raise UsageError(f"shape {shape} has a negative dimension; without shape= the elements come in one row")
+    return check_shape(shape, row.itemsize, limits, 0)
 
 
 def _name(dtype: Any) -> str:
@@ -79,8 +99,10 @@ def _name(dtype: Any) -> str:
     if isinstance(dtype, str) and dtype in dtypes.DTYPES:
         return dtype
     try:
+        if dtype is None:  # float64 to NumPy, a slip to us
+            raise TypeError
         given = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, OverflowError):
         raise UnsupportedError(f"unknown dtype {dtype!r}; known: {', '.join(dtypes.DTYPES)}") from None
     if given.byteorder == ">":
         raise UsageError(f"dtype {dtype!r} names a byte order: pass it as byteorder='>'")
@@ -112,11 +134,15 @@ def _to_raw(tensor: Tensor, byteorder: str, order: str) -> Any:
     return _swap(raw, tensor.dtype) if byteorder == ">" else raw
 
 
-def _from_raw(data: memoryview, name: str, shape: tuple[int, ...], byteorder: str, order: str, at: int) -> Tensor:
+def _from_raw(
+    data: memoryview, name: str, shape: tuple[int, ...], byteorder: str, order: str, at: int, lazy: bool
+) -> Tensor:
     row = dtypes.get(name)
     want = dtypes.nbytes(row, shape)
     if len(data) != want:
         raise CorruptError(f"{name}{list(shape)} takes {want} bytes, got {len(data)}", at=at + min(want, len(data)))
+    if not lazy:
+        check_bits(Tensor(name, shape, data), at)
     if byteorder == ">":
         data = bytes_view(_swap(np.frombuffer(data, np.uint8), name))
     if order == "F" and len(shape) > 1 and want:

@@ -11,16 +11,21 @@ tf.io.parse_tensor reads.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tensorbytes import dtypes
 from tensorbytes._wire import varint
 from tensorbytes.errors import LIMITS, CorruptError, Limits, LossError, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _tensorproto, only_value
 from tensorbytes.tensor import Array, InvalidValueError, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf
+
+# One of the strings: a buffer, and where in it the string starts and ends.
+_Piece: TypeAlias = tuple[memoryview, int, int]
 
 
 class SparseProto(Format):
@@ -48,19 +53,24 @@ class SparseProto(Format):
             )
         as_rows = options.get("many", False)
         rows = many(value) if as_rows else [triple(value)]
+        if not rows:
+            raise LossError("no rows: neither rank nor dtype would be stored; use many=False", feature="rows")
         shape = (len(rows), 3) if as_rows else (3,)
         strings = Strings.from_items((item for row in rows for item in row), shape, "bytes")
         return [_tensorproto.head(7, shape), _tensorproto.body(strings)[1]]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        outer = _record.decode(data, 0, len(data), limits).leaf.value
-        if not isinstance(outer, Strings) or outer.shape[-1:] != (3,) or len(outer.shape) > 2:
+        message = _tensorproto.parse(data, 0, len(data))
+        strings = _tensorproto.nested(data, message)
+        rank = len(message.shape)
+        fits = message.code == dtypes.STRING_CODE and message.shape[-1:] == [3] and 1 <= rank <= 2
+        if not fits or message.has_content or message.typed or math.prod(message.shape) != len(strings):
             raise CorruptError("not a serialized sparse tensor: expected strings of shape [3] or [n, 3]", at=0)
-        strings = outer.items()
-        if len(outer.shape) == 1:
-            value: Value = from_triple(strings, limits)
+        pieces = [(data, item.start, item.end) for item in strings]
+        if rank == 1:
+            value: Value = _from_pieces(pieces, limits)[0]
         else:
-            value = from_many([strings[i : i + 3] for i in range(0, len(strings), 3)], limits)
+            value = _from_rows([pieces[i : i + 3] for i in range(0, len(pieces), 3)], limits)
         yield Document([Leaf(value)])
 
 
@@ -97,47 +107,79 @@ def many(value: Sparse) -> list[list[bytes]]:
     (indices,) = value.parts
     if len(value.shape) < 2 or indices.shape[1] != len(value.shape):
         raise UnsupportedError(f"serialize_many_sparse wants a rank over 1, got shape {value.shape}")
-    order = np.argsort(indices[:, 0], kind="stable")
-    bounds = np.searchsorted(indices[order, 0], np.arange(value.shape[0] + 1))
-    rows = []
-    for start, stop in itertools.pairwise(bounds):
-        picked = order[start:stop]
-        row = Sparse("coo", value.shape[1:], (indices[picked, 1:],), _pick(value.values, picked))
-        rows.append(triple(row))
-    return rows
+    _check_rising(indices)
+    bounds = np.searchsorted(indices[:, 0], np.arange(value.shape[0] + 1)).tolist()
+    return [
+        triple(Sparse("coo", value.shape[1:], (indices[start:stop, 1:],), _part(value.values, start, stop)))
+        for start, stop in itertools.pairwise(bounds)
+    ]
 
 
-def _pick(values: Tensor | Strings, picked: Array) -> Tensor | Strings:
+def _check_rising(indices: Array) -> None:
+    """TensorFlow cuts rows only out of indices that are sorted and name no place twice."""
+    step = np.diff(indices, axis=0)
+    first = np.take_along_axis(step, (step != 0).argmax(axis=1)[:, None], axis=1) if len(step) else step
+    if (first <= 0).any():
+        wrong = int((first[:, 0] <= 0).argmax()) + 1
+        raise UnsupportedError(
+            f"serialize_many_sparse wants sorted indices, none twice: entry {wrong} is {indices[wrong].tolist()} "
+            f"after {indices[wrong - 1].tolist()}; sort them (coalesce) first, or use many=False"
+        )
+
+
+def _part(values: Tensor | Strings, start: int, stop: int) -> Tensor | Strings:
+    """Values number `start` to `stop`, which are one run of the same bytes."""
     if isinstance(values, Strings):
-        items = values.items()
-        return Strings.from_items([items[i] for i in picked], (len(picked),), values.encoding)
-    return Tensor(values.dtype, (len(picked),), np.ascontiguousarray(values.bits()[picked]).reshape(-1))
+        offsets = values.offsets[start : stop + 1]
+        data = values.data[int(offsets[0]) : int(offsets[-1])]
+        return Strings((stop - start,), offsets - offsets[0], data, values.encoding)
+    size = dtypes.get(values.dtype).itemsize
+    return Tensor(values.dtype, (stop - start,), values.data[start * size : stop * size])
 
 
 def from_triple(strings: Sequence[bytes], limits: Limits = LIMITS) -> Sparse:
     """The sparse tensor of three strings of tf.io.serialize_sparse."""
-    parts = []
-    for which, raw in zip(("indices", "values", "shape"), strings, strict=True):
-        try:
-            parts.append(_record.decode(memoryview(raw), 0, len(raw), limits).leaf.value)
-        except CorruptError as error:
-            raise CorruptError(f"sparse {which}: {error.what}", at=error.at) from None
-    indices, values, shape = parts
-    if not isinstance(indices, Tensor) or not isinstance(shape, Tensor) or not isinstance(values, Tensor | Strings):
-        raise CorruptError("a sparse tensor's indices and shape must be dense int64 tensors", at=0)
-    if indices.dtype != "int64" or shape.dtype != "int64" or len(shape.shape) != 1:
-        raise CorruptError(f"sparse indices and shape must be int64, got {indices.dtype} and {shape.dtype}", at=0)
-    try:
-        return Sparse("coo", tuple(shape.numpy().tolist()), (indices.numpy(),), values)
-    except InvalidValueError as error:
-        raise CorruptError(str(error), at=0) from None
+    return _from_pieces([(memoryview(raw), 0, len(raw)) for raw in strings], limits)[0]
 
 
 def from_many(rows: Sequence[Sequence[bytes]], limits: Limits = LIMITS) -> Sparse:
     """One sparse tensor of the rows of tf.io.serialize_many_sparse; the largest row sets the shape."""
+    return _from_rows([[(memoryview(raw), 0, len(raw)) for raw in row] for row in rows], limits)
+
+
+def _from_pieces(pieces: Sequence[_Piece], limits: Limits) -> tuple[Sparse, Limits]:
+    """The sparse tensor, and what it left of the limits."""
+    if len(pieces) != 3:
+        raise CorruptError(f"a sparse tensor is three strings, got {len(pieces)}", at=0)
+    parts = []
+    for which, (data, start, end) in zip(("indices", "values", "shape"), pieces, strict=True):
+        try:
+            record = _record.decode(data, start, end, limits, nested=True)
+        except CorruptError as error:
+            raise CorruptError(f"sparse {which}: {error.what}", at=error.at) from None
+        limits = _tensorproto.after(limits, record.grown)
+        parts.append(record.leaf.value)
+    indices, values, shape = parts
+    at = pieces[0][1]
+    if not isinstance(indices, Tensor) or not isinstance(shape, Tensor) or not isinstance(values, Tensor | Strings):
+        raise CorruptError("a sparse tensor's indices and shape must be dense int64 tensors", at=at)
+    if indices.dtype != "int64" or shape.dtype != "int64":
+        raise CorruptError(f"sparse indices and shape must be int64, got {indices.dtype} and {shape.dtype}", at=at)
+    if len(shape.shape) != 1 or shape.shape[0] > limits.max_rank or indices.shape[1:] != shape.shape:
+        raise CorruptError(f"sparse indices of shape {indices.shape} with a dense shape of {shape.shape}", at=at)
+    try:
+        return Sparse("coo", tuple(shape.numpy().tolist()), (indices.numpy(),), values), limits
+    except InvalidValueError as error:
+        raise CorruptError(str(error), at=at) from None
+
+
+def _from_rows(rows: Sequence[Sequence[_Piece]], limits: Limits) -> Sparse:
     if not rows:
         raise CorruptError("no rows: the rank and dtype of the sparse tensor can't be told", at=0)
-    parts = [from_triple(row, limits) for row in rows]
+    parts = []
+    for row in rows:
+        part, limits = _from_pieces(row, limits)
+        parts.append(part)
     first = parts[0]
     if any(len(p.shape) != len(first.shape) for p in parts) or len({_dtype(p.values) for p in parts}) != 1:
         raise CorruptError("rows of different rank or dtype", at=0)

@@ -15,6 +15,9 @@ from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
 _FIXED_TEXT = re.compile(r"[<>|]?([US])(\d{1,9})")
 _TIME = re.compile(r"[<>]?[mM]8(\[\d*(generic|Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
 
+# By whether they turn other objects into text, as NumPy's own words for them.
+_STRING_DTYPES = {True: "StringDType", False: "StringDType(coerce=False)"}
+
 # Dtypes that NumPy has no arrays of, so that slicing goes over their bits.
 NUMPY_LACKS = frozenset(row.name for row in dtypes.DTYPES.values() if row.numpy is None)
 
@@ -32,15 +35,27 @@ def to_value(x: Any) -> Value:
     row = dtypes.from_numpy(x.dtype)
     flat = _flat_bytes(x)
     if row.bits < 8 and np.any(flat > row.value_mask):
-        flat = flat & row.value_mask  # bits above the value carry nothing
+        flat = _without_high_bits(row, flat)
     check_bool(row.name, flat)
     value = Tensor(row.name, x.shape, flat)
-    return with_meta(value, meta={"numpy.dtype": x.dtype.str}) if row.name.endswith(("time64", "delta64")) else value
+    return (
+        with_meta(value, meta={"numpy.dtype": x.dtype.newbyteorder("<").str})
+        if row.name.endswith(("time64", "delta64"))
+        else value
+    )
+
+
+def _without_high_bits(row: dtypes.DType, flat: Array) -> Array:
+    if row.name.startswith("float"):  # ml_dtypes reads a sign out of them, other readers don't
+        raise UnsupportedError(f"a {row.name} array holds a byte over {row.value_mask}, which is no value of it")
+    return flat & row.value_mask  # of an integer they repeat the sign, or carry nothing
 
 
 def _flat_bytes(x: Array) -> Array:
     """The elements in C order, little-endian; the array's own memory where it already is."""
     if x.dtype.byteorder == ">":
+        if x.dtype.kind in "mM":
+            x = x.view(">i8")  # NumPy does not swap times without a unit
         x = x.astype(x.dtype.newbyteorder("<"))
     if not x.flags.c_contiguous:
         x = x.copy(order="C")
@@ -71,7 +86,7 @@ def _strings(x: Array) -> Strings:
         )
     value = Strings.from_items(items, x.shape, encoding)
     if x.dtype.kind == "T":
-        return with_meta(value, meta={"numpy.dtype": "StringDType"})
+        return with_meta(value, meta={"numpy.dtype": _STRING_DTYPES[x.dtype.coerce]})
     return value if x.dtype.kind == "O" else with_meta(value, meta={"numpy.dtype": x.dtype.newbyteorder("<").str})
 
 
@@ -99,8 +114,8 @@ def _text(value: Strings) -> Array:
     plain = value.numpy()
     if wanted is None:
         return plain
-    if wanted == "StringDType" and value.encoding == "utf-8":
-        return plain.astype(np.dtypes.StringDType())
+    if wanted in _STRING_DTYPES.values() and value.encoding == "utf-8":
+        return plain.astype(np.dtypes.StringDType(coerce=wanted == _STRING_DTYPES[True]))
     fixed = _FIXED_TEXT.fullmatch(wanted)
     if not fixed or (fixed[1] == "U") != (value.encoding == "utf-8"):
         raise UnsupportedError(f"metadata asks for the NumPy dtype {wanted!r}, which holds no {value.encoding} strings")

@@ -1,4 +1,9 @@
-"""SciPy: every sparse class, arrays and matrices."""
+"""SciPy: every sparse class, arrays and matrices.
+
+SciPy's own conversions choose the width of the indices, sort entries, add up duplicates
+and send values through Python's floats, which changes NaNs. So the parts of an array
+are taken, and put back, as they are.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +23,30 @@ def to_value(x: Any) -> Value:
     if not sparse.issparse(x):
         raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is not a sparse array or matrix")
     kind = "matrix" if isinstance(x, sparse.spmatrix) else "array"
-    meta = {"framework": "scipy", "type": f"{x.format}_{kind}"}
-    stored = _stored(x)
-    data = numpy_adapter.to_value(np.asarray(stored.data))
+    layout, parts, stored = _take_apart(x)
+    data = numpy_adapter.to_value(np.asarray(stored))
     assert isinstance(data, Tensor)
-    parts: tuple[Array, ...]
-    if stored.format == "coo":
-        parts = (np.stack(stored.coords, axis=1),)
-    elif stored.format == "dia":
-        parts = (stored.offsets,)
-    else:
-        parts = (stored.indptr, stored.indices)
-    return Sparse(stored.format, x.shape, parts, data, meta=meta)
+    return Sparse(layout, x.shape, parts, data, meta={"framework": "scipy", "type": f"{x.format}_{kind}"})
 
 
-def _stored(x: Any) -> Any:
-    """The form that is written: dok and lil are made for editing, 1-d csr is a list of coordinates."""
-    if x.format == "lil":
-        return x.tocsr()
-    if x.format == "dok" or (x.ndim == 1 and x.format != "coo"):
-        return x.tocoo()
-    if x.format in ("csr", "csc", "bsr"):
-        nnz = int(x.indptr[-1])  # arrays may be longer than what they hold
-        return x if nnz == len(x.indices) == len(x.data) else x.copy().tocsr().asformat(x.format)
-    return x
+def _take_apart(x: Any) -> tuple[str, tuple[Array, ...], Array]:
+    """The layout that is written, its index parts and the values."""
+    if x.format == "coo":
+        return "coo", (np.stack(x.coords, axis=1),), x.data
+    if x.format == "dia":
+        return "dia", (x.offsets,), x.data
+    index = np.int32 if max(x.nnz, *x.shape) < 1 << 31 else np.int64
+    if x.format == "dok":  # a dict of coordinates
+        coords = np.array(list(x.keys()), index).reshape(x.nnz, x.ndim)
+        return "coo", (coords,), np.array(list(x.values()), x.dtype)
+    if x.format == "lil":  # a list of columns and a list of values for each row
+        pointers = np.cumsum([0, *map(len, x.rows)]).astype(index)
+        columns = np.array([column for row in x.rows for column in row], index)
+        return "csr", (pointers, columns), np.array([value for row in x.data for value in row], x.dtype)
+    nnz = int(x.indptr[-1])  # arrays may be longer than what they hold
+    if x.ndim == 1:
+        return "coo", (x.indices[:nnz, None],), x.data[:nnz]
+    return x.format, (x.indptr, x.indices[:nnz]), x.data[:nnz]
 
 
 def from_value(value: Value, device: str | None = None) -> Any:
@@ -57,18 +62,55 @@ def from_value(value: Value, device: str | None = None) -> Any:
     values = numpy_adapter.from_value(value.values)
     if values.ndim != {"bsr": 3, "dia": 2}.get(value.layout, 1):
         raise UnsupportedError("SciPy holds single values, not rows of them: use to='torch'")
-    make = getattr(sparse, f"{value.layout}_{kind}")
     try:
-        if value.layout == "coo":
-            coords = tuple(np.ascontiguousarray(value.parts[0].T))
-            made = make((values, coords), shape=value.shape)
-        elif value.layout == "dia":
-            made = make((values, value.parts[0]), shape=value.shape)
-        else:
-            pointers, indices = value.parts
-            made = make((values, indices, pointers), shape=value.shape)
+        made = _make(value, values, wanted, kind)
     except (ValueError, TypeError) as error:
         raise UnsupportedError(f"SciPy can't hold {values.dtype} of shape {value.shape}: {error}") from None
     if made.dtype != values.dtype:
         raise UnsupportedError(f"SciPy has no sparse {values.dtype} (it would make it {made.dtype})")
+    return made
+
+
+def _make(value: Sparse, values: Array, wanted: str, kind: str) -> Any:
+    make = getattr(sparse, f"{wanted}_{kind}")
+    shape = value.shape
+    if value.layout == "coo" and wanted == "dok":
+        return _dok(make(shape, dtype=values.dtype), value.parts[0], values)
+    if value.layout == "csr" and wanted == "lil":
+        return _lil(make(shape, dtype=values.dtype), value.parts, values)
+    if value.layout == "coo" and wanted == "csr" and len(shape) == 1:
+        indices = np.ascontiguousarray(value.parts[0][:, 0])
+        return _compressed(make, values, np.array([0, len(indices)], indices.dtype), indices, shape)
+    make = getattr(sparse, f"{value.layout}_{kind}")
+    if value.layout == "coo":
+        coords = tuple(np.ascontiguousarray(value.parts[0].T))
+        made = make((values, coords), shape=shape)
+        made.coords = coords
+    elif value.layout == "dia":
+        made = make((values, value.parts[0]), shape=shape)
+        made.offsets = value.parts[0]
+    else:
+        made = _compressed(make, values, *value.parts, shape)
     return made if made.format == wanted else made.asformat(wanted)
+
+
+def _compressed(make: Any, values: Array, pointers: Array, indices: Array, shape: tuple[int, ...]) -> Any:
+    made = make((values, indices, pointers), shape=shape)
+    made.indices, made.indptr = indices, pointers
+    return made
+
+
+def _dok(made: Any, coords: Array, values: Array) -> Any:
+    for point, item in zip(coords.tolist(), values, strict=True):
+        key = point[0] if len(point) == 1 else tuple(point)
+        if made.setdefault(key, item) is not item:
+            raise UnsupportedError("a dok array holds one value for each place, but some have several: use coo")
+    return made
+
+
+def _lil(made: Any, parts: tuple[Array, ...], values: Array) -> Any:
+    bounds, columns = parts[0].tolist(), parts[1].tolist()
+    for row in range(len(made.rows)):
+        start, stop = bounds[row], bounds[row + 1]
+        made.rows[row], made.data[row] = columns[start:stop], list(values[start:stop])
+    return made

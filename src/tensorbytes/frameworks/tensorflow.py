@@ -12,9 +12,10 @@ from tensorbytes import dtypes
 from tensorbytes.errors import UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value, with_meta
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
 
 _QUANTIZED = {"qint8": tf.int8, "quint8": tf.uint8, "qint32": tf.int32, "qint16": tf.int16, "quint16": tf.uint16}
+_UNIFORM = "tf.uniform_row_length"
 
 
 def to_value(x: Any) -> Value:
@@ -30,7 +31,7 @@ def to_value(x: Any) -> Value:
         return Sparse("coo", _shape(x.dense_shape), (x.indices.numpy(),), values, meta=meta)
     if isinstance(x, tf.RaggedTensor):
         splits = tuple(split.numpy() for split in x.nested_row_splits)
-        return Ragged(_dense(x.flat_values), splits, meta=meta)
+        return Ragged(_dense(x.flat_values), splits, meta=meta | _uniform(x))
     if isinstance(x, tf.IndexedSlices):
         return with_meta(_slices(x), meta=meta)
     if not isinstance(x, tf.Tensor):
@@ -49,16 +50,27 @@ def _shape(dense_shape: Any) -> tuple[int, ...]:
 def _dense(x: Any) -> Tensor | Strings:
     if x.dtype in (tf.resource, tf.variant):
         raise UnsupportedError(f"a {x.dtype.name} tensor holds references, not values")
-    array = np.asarray(x.numpy())
     if x.dtype == tf.string:
-        # An empty object array does not tell that it holds bytes.
-        value = numpy_adapter.to_value(np.asarray(array, object))
-    elif x.dtype.name in _QUANTIZED:
+        # dtype=object: of a 0-d tensor TensorFlow gives bytes, and NumPy's own choice for them drops trailing zeros.
+        value = numpy_adapter.to_value(np.array(x.numpy(), object))
+        assert isinstance(value, Strings)
+        return value
+    array = np.asarray(x.numpy())
+    if x.dtype.name in _QUANTIZED:
         return Tensor(x.dtype.name, tuple(x.shape), np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    else:
-        value = numpy_adapter.to_value(array)
-    assert isinstance(value, Tensor | Strings)
+    value = numpy_adapter.to_value(array)
+    assert isinstance(value, Tensor)
     return value
+
+
+def _uniform(x: Any) -> dict[str, str]:
+    """The static row lengths, outermost first, where a level is ragged in form only."""
+    lengths = []
+    while isinstance(x, tf.RaggedTensor):
+        length = x.uniform_row_length
+        lengths.append("-" if length is None else str(int(length)))
+        x = x.values
+    return {_UNIFORM: ",".join(lengths)} if set(lengths) != {"-"} else {}
 
 
 def _slices(x: Any) -> Sparse:
@@ -84,7 +96,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
             return _sparse(value)
         made = _tensor(value)
         if value.meta.get("type") == "Variable":
-            return tf.Variable(made, trainable=value.meta.get("tf.trainable") != "false", name=value.name)
+            return tf.Variable(made, trainable=value.meta.get("tf.trainable") != "false", name=value.name or value.meta.get("name"))
         return made
 
 
@@ -105,7 +117,25 @@ def _tensor(value: Tensor | Strings) -> Any:
 def _ragged(value: Ragged) -> Any:
     if value.shapes is not None:
         raise UnsupportedError("rows of differing shapes have no RaggedTensor: use to='numpy' or 'torch'")
-    return tf.RaggedTensor.from_nested_row_splits(_tensor(value.values), [tf.constant(s) for s in value.splits])
+    lengths = value.meta.get(_UNIFORM, ",".join("-" * len(value.splits))).split(",")
+    made = _tensor(value.values)
+    for splits, length in zip(reversed(value.splits), reversed(lengths), strict=False):
+        if length == "-":
+            made = tf.RaggedTensor.from_row_splits(made, tf.constant(splits))
+        else:
+            made = _uniform_rows(made, splits, length)
+    if len(lengths) != len(value.splits):
+        raise UnsupportedError(f"metadata {_UNIFORM} names {len(lengths)} levels, the value has {len(value.splits)}")
+    return made
+
+
+def _uniform_rows(values: Any, splits: Array, length: str) -> Any:
+    if not (np.diff(splits) == np.int64(length if length.isdecimal() and len(length) < 19 else -1)).all():
+        raise UnsupportedError(f"metadata {_UNIFORM} asks for rows of length {length}, which they are not")
+    index = tf.as_dtype(splits.dtype)
+    return tf.RaggedTensor.from_uniform_row_length(
+        values, tf.constant(int(length), index), tf.constant(len(splits) - 1, index)
+    )
 
 
 def _sparse(value: Sparse) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from tensorbytes import dtypes
 from tensorbytes.errors import UnsupportedError
+from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
 
@@ -21,6 +22,10 @@ _COMPRESSED = {
     torch.sparse_bsr: ("bsr", "crow_indices", "col_indices"),
     torch.sparse_bsc: ("bsc", "ccol_indices", "row_indices"),
 }
+# Stand-ins for copying: torch has no kernels for its rarer types, and some that change NaNs.
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_SIGNED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128)
+_PAIRS = "float4_e2m1fn_x2"
 _MEMORY_FORMATS = {"channels_last": (4, torch.channels_last), "channels_last_3d": (5, torch.channels_last_3d)}
 
 
@@ -59,6 +64,7 @@ def _describe(x: torch.Tensor) -> dict[str, str]:
 def _by_layout(x: torch.Tensor) -> Value:
     if x.layout == torch.strided:
         return _dense(x)
+    _refuse_pairs(x)
     if x.layout == torch.sparse_coo:
         indices = np.ascontiguousarray(x._indices().cpu().numpy().T)
         value = Sparse("coo", tuple(x.shape), (indices,), _dense(x._values()))
@@ -66,7 +72,7 @@ def _by_layout(x: torch.Tensor) -> Value:
     if x.layout in _COMPRESSED:
         layout, outer, inner = _COMPRESSED[x.layout]
         parts = (getattr(x, outer)().cpu().numpy(), getattr(x, inner)().cpu().numpy())
-        return Sparse(layout, tuple(x.shape), parts, _dense(x.values()))
+        return Sparse(layout, tuple(x.shape), parts, _dense(x.values().detach()))
     raise UnsupportedError(f"the layout {x.layout} has no portable form: pass x.to_dense()")
 
 
@@ -78,28 +84,50 @@ def _dense(x: torch.Tensor) -> Tensor:
     meta: dict[str, str] = {}
     if x.is_quantized:
         meta, x = _quantization(x), x.int_repr()
-    flat = _flat_bytes(x.resolve_conj().resolve_neg().cpu())
+    flat = _flat_bytes(x)
     shape = tuple(x.shape)
-    if name == "float4_e2m1fn_x2":
+    if name == _PAIRS:
         if not shape:
-            raise UnsupportedError(
-                "a 0-d float4_e2m1fn_x2 tensor holds two values and no axis for them: reshape to (1,)"
-            )
+            raise UnsupportedError(f"a 0-d {_PAIRS} tensor holds two values and no axis for them: reshape to (1,)")
         flat = np.stack((flat & 15, flat >> 4), axis=-1).reshape(-1)
         shape = (*shape[:-1], shape[-1] * 2)
     elif row.bits < 8:
         flat = flat & row.value_mask
+    numpy_adapter.check_bool(row.name, flat)
     return Tensor(row.name, shape, flat, meta=meta)
 
 
 def _flat_bytes(x: torch.Tensor) -> Array:
-    if x.itemsize == 1:
-        x = x.view(torch.uint8)  # types under 8 bits have no copy kernel of their own
-    array: Array = x.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return array
+    conjugate, negative = x.is_conj(), x.is_neg()
+    if negative and x.dtype not in _SIGNED:
+        x, negative = x.resolve_neg(), False
+    if conjugate:
+        x = x.conj()
+    if negative:
+        x = torch._neg_view(x)
+    size, parts = x.itemsize, 2 if x.is_complex() else 1
+    x = (torch.view_as_real(x) if size == 16 else x).view(_INTEGERS[min(size, 8)])
+    flat: Array = x.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    if conjugate or negative:
+        flat = _flip_signs(flat, size // parts, [negative, negative != conjugate][:parts])
+    return flat
+
+
+def _flip_signs(flat: Array, width: int, which: list[bool]) -> Array:
+    """Negate real or imaginary parts by their sign bits, as arithmetic would change NaNs."""
+    bits = flat.view(f"<u{width}").reshape(-1, len(which))
+    sign = 1 << width * 8 - 1
+    return (bits ^ np.array([sign if flip else 0 for flip in which], bits.dtype)).reshape(-1).view(np.uint8)
+
+
+def _refuse_pairs(x: torch.Tensor) -> None:
+    """Of sparse and nested tensors: their indices count elements, and an element is two values here."""
+    if str(x.dtype).endswith(_PAIRS):
+        raise UnsupportedError(f"sparse and nested tensors of {_PAIRS} have no portable form: pass x.view(torch.uint8)")
 
 
 def _nested(x: torch.Tensor) -> Ragged:
+    _refuse_pairs(x)
     if x.layout == torch.jagged:
         if x._lengths is not None or x._ragged_idx != 1:
             raise UnsupportedError("a jagged tensor with holes or transposed: pass x.contiguous()")
@@ -128,9 +156,7 @@ def _quantization(x: torch.Tensor) -> dict[str, str]:
 
 def from_value(value: Value, device: str | None = None) -> Any:
     if isinstance(value, Strings):
-        from tensorbytes.frameworks import numpy as adapter
-
-        return adapter.from_value(value)  # torch has no strings
+        return numpy_adapter.from_value(value)  # torch has no strings
     if isinstance(value, Tensor):
         made = _tensor(value)
     else:
@@ -154,7 +180,7 @@ def _tensor(value: Tensor) -> torch.Tensor:
         raise UnsupportedError(f"torch has no dtype for {value.dtype}; to='numpy' or to='tensor' may serve")
     shape = value.shape
     flat: Array = np.frombuffer(value.data, np.uint8)
-    if row.torch == "float4_e2m1fn_x2":
+    if row.torch == _PAIRS:
         if not shape or shape[-1] % 2:
             raise UnsupportedError(f"torch stores {row.name} in pairs: the last axis of {shape} must be even")
         flat = flat[0::2] | flat[1::2] << 4
@@ -165,9 +191,11 @@ def _tensor(value: Tensor) -> torch.Tensor:
     if row.name.startswith(("qint", "quint")):
         signed = "i" if row.name.startswith("qint") else "u"
         return _quantized(value, flat.view(f"{signed}{row.itemsize}"), shape)
-    made = torch.from_numpy(flat).view(getattr(torch, row.torch)).reshape(shape)
+    dtype: torch.dtype = getattr(torch, row.torch)
+    standin = _INTEGERS.get(dtype.itemsize, dtype)
+    made = (torch.from_numpy(flat).view(standin) if flat.size else torch.empty(0, dtype=standin)).reshape(shape)
     rank, memory_format = _MEMORY_FORMATS.get(value.meta.get("memory_format", ""), (-1, None))
-    return made.contiguous(memory_format=memory_format) if rank == len(shape) else made
+    return (made.contiguous(memory_format=memory_format) if rank == len(shape) else made).view(dtype)
 
 
 def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.Tensor:

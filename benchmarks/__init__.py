@@ -1,0 +1,7 @@
+"""Speed beside other libraries: `python -m benchmarks` (or `make bench`).
+
+peers.py    the libraries, each behind the same four verbs
+timing.py   how calls are timed
+*_rows.py   what is timed, and the targets
+report.py   results.json, the tables and the chart
+"""

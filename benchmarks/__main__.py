@@ -1,0 +1,77 @@
+"""Run the benchmarks. A full run takes about five minutes, 4 GB of memory and 4 GB of disk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks import file_rows, memory_rows, report
+from benchmarks.memory_rows import QUICK_SCALE, Scale
+from benchmarks.timing import QUICK, Effort, Line, measure
+
+HERE = Path(__file__).parent
+ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
+    "small": memory_rows.small,
+    "large": memory_rows.large,
+    "save": file_rows.save,
+    "slice": file_rows.slices,
+    "dict": file_rows.tensors,
+    "stream": file_rows.stream,
+    "torch": memory_rows.torch,
+    "crc": memory_rows.crc,
+    "import": memory_rows.imports,
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="little data and few rounds, to try the harness")
+    parser.add_argument("--only", choices=ROWS, action="append", metavar="ROW", help=f"one of {', '.join(ROWS)}")
+    parser.add_argument("--out", type=Path, help="folder for results.json, chart.png and benchmarks.md")
+    parser.add_argument("--redraw", action="store_true", help="tables and chart again from results.json; no timing")
+    return parser.parse_args()
+
+
+def run(names: list[str], quick: bool) -> list[report.Entry]:
+    """Measure the rows in a folder beside this file, which is removed afterwards."""
+    scale, effort = (QUICK_SCALE, QUICK) if quick else (Scale(), Effort())
+    entries = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=HERE) as folder:
+            for line in ROWS[name](scale, Path(folder)):
+                started = perf_counter()
+                print(f"{line.title} ...", end=" ", file=sys.stderr, flush=True)
+                entries.append(report.entry(name, line, measure(line, effort)))
+                print(f"{perf_counter() - started:.1f} s", file=sys.stderr)
+                print(report.text_table(entries[-1]), flush=True)
+    return entries
+
+
+def main() -> None:
+    args = arguments()
+    complete = not (args.quick or args.only)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+    folder = args.out or HERE
+    results, chart = folder / "results.json", folder / "chart.png"
+    page = folder / "benchmarks.md" if args.out else HERE.parent / "docs" / "benchmarks.md"
+    if args.redraw:
+        document = json.loads(results.read_text())
+    else:
+        document = report.document(run(args.only or list(ROWS), args.quick), args.quick)
+        if not complete and not args.out:
+            print("nothing written: a partial run goes to a folder given with --out", file=sys.stderr)
+            return
+        results.write_text(json.dumps(document, indent=1) + "\n")
+    report.draw(document, chart)
+    page.write_text(report.markdown(document, "chart.png" if args.out else "../benchmarks/chart.png"))
+    print(f"wrote {results.name}, {chart.name} and {page.name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Rows that touch no files: tensors to bytes and back, checksums, import time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.peers import Peer
+from benchmarks.timing import FLOOR, OURS, PEER, Contender, Line, Target
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+RIVALS_OF_LARGE = ("pickle 5", "npy", "safetensors")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much data the rows use."""
+
+    large: int = 256 * MIB
+    slices: tuple[int, ...] = (MIB, 64 * MIB, GIB)
+    dict_tensors: int = 300
+    dict_each: int = MIB
+    stream_items: int = 100_000
+
+
+QUICK_SCALE = Scale(4 * MIB, (MIB, 2 * MIB, 4 * MIB), 10, 64 * KIB, 500)
+
+
+def size_name(size: int) -> str:
+    """1 KiB, 256 MiB, 1 GiB"""
+    unit, name = next((unit, name) for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")) if size >= unit)
+    return f"{size / unit:g} {name}"
+
+
+def random_floats(size: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).standard_normal(size // 4, dtype=np.float32)
+
+
+def build(builders: Iterable[Callable[[], Peer]]) -> list[Peer]:
+    """The libraries that are installed; says which are not."""
+    found = []
+    for builder in builders:
+        try:
+            found.append(builder())
+        except ImportError as error:
+            print(f"  left out: {error}", file=sys.stderr)
+    return found
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal dtype, shape and values, for NumPy and PyTorch alike; the data has no NaN."""
+    return bool(a.dtype == b.dtype and a.shape == b.shape and (a == b).all())
+
+
+def role_of(peer: Peer) -> str:
+    return peer.role if peer.keeps else FLOOR
+
+
+def dumping(peer: Peer, x: Any) -> Contender:
+    return Contender(
+        peer.name, peer.dumps, x, lambda out: _holds(peer, peer.loads(out), x), role_of(peer), note=peer.note
+    )
+
+
+def loading(peer: Peer, x: Any) -> Contender:
+    return Contender(
+        peer.name, peer.loads, peer.dumps(x), lambda out: _holds(peer, out, x), role_of(peer), note=peer.note
+    )
+
+
+def _holds(peer: Peer, got: Any, x: Any) -> bool:
+    return same(got, x if peer.keeps else x.reshape(-1))
+
+
+def small(scale: Scale, folder: Path) -> Iterator[Line]:
+    x = random_floats(KIB).reshape(16, 16)
+    everyone = build([peers.ours, *peers.ARRAYS])
+    yield Line(
+        "small.dumps",
+        "dumps, 1 KiB float32",
+        [dumping(peer, x) for peer in everyone],
+        x.nbytes,
+        Target(2.5, "2.5 times the fastest peer that keeps dtype and shape"),
+        keep_results=False,  # a sender drops the bytes once they are sent
+    )
+    yield Line(
+        "small.loads",
+        "loads, 1 KiB float32",
+        [loading(peer, x) for peer in everyone],
+        x.nbytes,
+        Target(2.0, "twice the fastest peer that keeps dtype and shape"),
+    )
+
+
+def large(scale: Scale, folder: Path) -> Iterator[Line]:
+    x = random_floats(scale.large).reshape(-1, 1024)
+    everyone = build([peers.ours, *peers.ARRAYS])
+    size = size_name(x.nbytes)
+    yield Line(
+        "large.dumps",
+        f"dumps, {size} float32",
+        [dumping(peer, x) for peer in everyone],
+        x.nbytes,
+        Target(2.0, "twice the fastest of pickle, npy and safetensors", RIVALS_OF_LARGE),
+    )
+    yield Line(
+        "large.buffers",
+        f"buffers, {size} float32",
+        [_buffers(x), _out_of_band(x)],
+        x.nbytes,
+        note="Nothing is copied here. Our time is the checksum's; pickle's out-of-band buffers have none.",
+    )
+    yield Line(
+        "large.loads",
+        f"loads, {size} float32",
+        [loading(peer, x) for peer in everyone],
+        x.nbytes,
+        note="Results that are views of the input (ours, arrow, tenso) copy nothing; of these only ours verifies it.",
+    )
+
+
+def _buffers(x: Any) -> Contender:
+    import tensorbytes as tb
+
+    return Contender("tensorbytes", tb.buffers, x, lambda out: same(tb.loads(b"".join(out)), x), OURS)
+
+
+def _out_of_band(x: Any) -> Contender:
+    import pickle
+
+    def dumps(x: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+        parts: list[pickle.PickleBuffer] = []
+        return pickle.dumps(x, protocol=5, buffer_callback=parts.append), parts
+
+    return Contender(
+        "pickle 5, out of band", dumps, x, lambda out: same(pickle.loads(out[0], buffers=out[1]), x), note="no checksum"
+    )
+
+
+def torch(scale: Scale, folder: Path) -> Iterator[Line]:
+    import torch
+
+    everyone = build([lambda: peers.ours(to="torch"), *peers.TENSORS])
+    for kind, size, columns in (("small", KIB, 16), ("large", scale.large, 1024)):
+        x = torch.from_numpy(random_floats(2 * size)).to(torch.bfloat16).reshape(-1, columns)
+        name = size_name(size)
+        yield Line(
+            f"torch.{kind}.dumps",
+            f"dumps, {name} torch bfloat16",
+            [dumping(peer, x) for peer in everyone],
+            size,
+            keep_results=kind == "large",
+        )
+        yield Line(
+            f"torch.{kind}.loads", f"loads, {name} torch bfloat16", [loading(peer, x) for peer in everyone], size
+        )
+
+
+def crc(scale: Scale, folder: Path) -> Iterator[Line]:
+    import google_crc32c
+
+    from tensorbytes._wire import crc32c
+
+    data = random_floats(min(scale.large, 64 * MIB)).tobytes()
+    truth = google_crc32c.value(data)
+
+    def right(out: int) -> bool:
+        return out == truth and google_crc32c.value(b"123456789") == 0xE3069283
+
+    yield Line(
+        "crc",
+        f"CRC-32C of {size_name(len(data))}",
+        [
+            Contender("tensorbytes", crc32c, data, right, OURS),
+            Contender("google-crc32c", google_crc32c.value, data, right, PEER),
+        ],
+        len(data),
+    )
+
+
+def imports(scale: Scale, folder: Path) -> Iterator[Line]:
+    def importing(module: str, role: str) -> Contender:
+        return Contender(f"import {module}", _import_seconds, module, lambda seconds: seconds > 0, role)
+
+    yield Line(
+        "import",
+        "import in a fresh interpreter",
+        [
+            importing("tensorbytes", OURS),
+            importing("numpy", FLOOR),
+            importing("safetensors.numpy", PEER),
+        ],
+        target=Target(1 / 1.3, "at most 1.3 times as long as NumPy's own import", ("import numpy",)),
+        reports_seconds=True,
+        note="Both libraries import NumPy, so its time is part of theirs.",
+    )
+
+
+def _import_seconds(module: str) -> float:
+    code = f"from time import perf_counter as now; start = now(); import {module}; print(now() - start)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)

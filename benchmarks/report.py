@@ -1,0 +1,309 @@
+"""What came out: the JSON document, and the tables and the chart made from it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmarks.timing import FLOOR, OURS, PEER, Line, Result
+
+Entry: TypeAlias = dict[str, Any]
+_LIBRARIES = (
+    "tensorbytes", "numpy", "ml_dtypes", "torch", "tensorflow-cpu", "safetensors", "pyarrow", "msgpack",
+    "msgpack-numpy", "tenso", "google-crc32c",
+)  # fmt: skip
+
+
+# ---- the document -----------------------------------------------------------
+
+
+def entry(row: str, line: Line, results: list[Result]) -> Entry:
+    """One line of results.json. Ratios are speeds: above 1 we are faster."""
+    contenders = [_contender(result) for result in results]
+    found: Entry = {
+        "row": row,
+        "name": line.name,
+        "title": line.title,
+        "bytes": line.nbytes,
+        "note": line.note,
+        "contenders": contenders,
+        "best_peer": _against(contenders, [c["name"] for c in contenders if c["role"] == PEER]),
+        "target": None,
+    }
+    if line.target:
+        compared = _against(contenders, line.target.against) if line.target.against else found["best_peer"]
+        found["target"] = {"text": line.target.text, "at_least": line.target.at_least, "compared": compared}
+        found["target"]["met"] = bool(compared and compared["ratio"] >= line.target.at_least)
+    return found
+
+
+def _contender(result: Result) -> Entry:
+    contender = result.contender
+    facts: Entry = {"name": contender.name, "role": contender.role, "note": contender.note}
+    if result.failed:
+        return facts | {"failed": result.failed}
+    return facts | {
+        "median": result.quantile(0.5),
+        "low": result.quantile(0.25),
+        "high": result.quantile(0.75),
+        "rounds": len(result.samples),
+        "calls": result.calls,
+    }
+
+
+def _against(contenders: list[Entry], names: Any) -> Entry | None:
+    """The fastest of `names`, and how many times as fast we are."""
+    times = {c["name"]: c["median"] for c in contenders if "median" in c}
+    ours = next((c["name"] for c in contenders if c["role"] == OURS), None)
+    fit = [name for name in names if name in times]
+    if ours not in times or not fit:
+        return None
+    best = min(fit, key=times.__getitem__)
+    return {"name": best, "ratio": times[best] / times[ours]}
+
+
+def document(entries: list[Entry], quick: bool) -> Entry:
+    import tensorbytes as tb
+
+    return {
+        "version": 1,
+        "quick": quick,
+        "machine": {
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+            "python": platform.python_version(),
+            "compiled_kernel": tb.ACCELERATED,
+        },
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "lines": entries,
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for text in info.read_text().splitlines():
+            if text.startswith("model name"):
+                return text.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+# ---- words and numbers ------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.01 else f"{ratio:.1g}"
+
+
+def _speed(nbytes: int, seconds: float) -> str:
+    """Left out where it says nothing: small data, or data that was not touched."""
+    speed = nbytes / seconds / 1e9
+    return f"{speed:.2f}" if nbytes >= 1 << 20 and speed < 100 else ""
+
+
+def _spread(c: Entry) -> str:
+    """The middle half of the samples, relative to the median."""
+    return f"{c['low'] / c['median'] - 1:+.0%} {c['high'] / c['median'] - 1:+.0%}"
+
+
+def _rows_of(line: Entry) -> list[list[str]]:
+    """name, median, spread, GB/s, our speed relative to it"""
+    ours = next((c["median"] for c in line["contenders"] if c["role"] == OURS and "median" in c), None)
+    rows = []
+    for c in sorted(line["contenders"], key=lambda c: c.get("median", float("inf"))):
+        if "failed" in c:
+            rows.append([c["name"], "failed", c["failed"][:60], "", ""])
+            continue
+        ratio = _times(c["median"] / ours) if ours and c["role"] != OURS else ""
+        name = f"({c['name']})" if c["role"] == FLOOR else c["name"]
+        rows.append([name, duration(c["median"]), _spread(c), _speed(line["bytes"], c["median"]), ratio])
+    return rows
+
+
+def _verdict(line: Entry) -> str:
+    target = line["target"]
+    if not target:
+        return ""
+    if not target["compared"]:
+        return f"target: {target['text']}: nothing to compare with"
+    word = "met" if target["met"] else "MISSED"
+    ratio, name = _times(target["compared"]["ratio"]), target["compared"]["name"]
+    return f"target: {target['text']}: {word}, {ratio} times {name} (wanted {target['at_least']:.2f})"
+
+
+def text_table(line: Entry) -> str:
+    head = ["", "median", "spread", "GB/s", "our speed ÷ its"]
+    rows = [head, *_rows_of(line)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    out = [f"\n{line['title']}"]
+    for row in rows:
+        out.append(
+            "  "
+            + "  ".join(
+                cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+        )
+    return "\n".join([*out, *([f"  {_verdict(line)}"] if line["target"] else [])])
+
+
+# ---- the page ---------------------------------------------------------------
+
+
+def markdown(document: Entry, chart: str) -> str:
+    parts = [_INTRODUCTION, f"![Our speed relative to each peer]({chart})\n", _summary(document), _losses(document)]
+    parts.append("## Every line\n")
+    parts += [_section(line) for line in document["lines"]]
+    parts += [_machine(document), _REPRODUCE]
+    return "\n".join(parts)
+
+
+_INTRODUCTION = """\
+# Benchmarks
+
+<!-- Written by `python -m benchmarks` from results.json; edit benchmarks/report.py instead. -->
+
+Every comparison runs in one process, contenders taking turns, after each one's result was
+checked against its input. Numbers are medians; a ratio is a speed, so above 1 tensorbytes is
+faster. Contenders in parentheses do less than the task asks for (bare bytes without dtype and
+shape, say): they show how low the floor is. tensorbytes computes or verifies a CRC-32C over
+every byte in all of these; none of the peers does by default, except TFRecord.
+"""
+
+_REPRODUCE = """\
+## Reproduce
+
+```
+make bench                                        # all of it, about five minutes
+python -m benchmarks --only small --out /tmp/out  # one row, into a folder of your choice
+```
+
+Files are written below `benchmarks/` and removed. The page cache is left alone: reads come from
+memory, and writes without fsync end there. Numbers depend on the machine; ratios travel better.
+"""
+
+
+def _table(head: list[str], rows: list[list[str]], right: int) -> str:
+    """`right`: the columns from this one on are aligned to the right."""
+    bars = ["---" if i < right else "--:" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, bars, *rows]) + "\n"
+
+
+def _ours(line: Entry) -> Entry | None:
+    return next((c for c in line["contenders"] if c["role"] == OURS and "median" in c), None)
+
+
+def _summary(document: Entry) -> str:
+    rows = []
+    for line in document["lines"]:
+        ours, best, target = _ours(line), line["best_peer"], line["target"]
+        rows.append(
+            [
+                line["title"],
+                duration(ours["median"]) if ours else "failed",
+                best["name"] if best else "",
+                _times(best["ratio"]) if best else "",
+                f"{target['text']}: {'met' if target['met'] else '**missed**'}" if target else "",
+            ]
+        )
+    head = ["", "tensorbytes", "fastest peer", "our speed ÷ its", "target"]
+    return (
+        "## Summary\n\n"
+        + "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---", "--:", "---", "--:", "---"], *rows])
+        + "\n"
+    )
+
+
+def _losses(document: Entry) -> str:
+    out = []
+    for line in document["lines"]:
+        best, target = line["best_peer"], line["target"]
+        if best and best["ratio"] < 1:
+            out.append(
+                f"- {line['title']}: {best['name']} is {_times(1 / best['ratio'])} times as fast. {line['note']}"
+            )
+        if target and not target["met"]:
+            out.append(f"- {line['title']}: target missed ({_verdict(line).removeprefix('target: ')}).")
+        out += [f"- {line['title']}: {c['name']} failed: {c['failed']}." for c in line["contenders"] if "failed" in c]
+    return "## Where we lose\n\n" + ("\n".join(item.rstrip() for item in out) or "Nowhere in this run.") + "\n"
+
+
+def _section(line: Entry) -> str:
+    head = ["", "median", "middle half", "GB/s", "our speed ÷ its"]
+    out = [f"### {line['title']}\n"]
+    if line["note"]:
+        out.append(f"{line['note']}\n")
+    out.append(_table(head, _rows_of(line), right=1))
+    notes = [f"{c['name']}: {c['note']}." for c in line["contenders"] if c["note"]]
+    return "\n".join([*out, *([" ".join(notes) + "\n"] if notes else [])])
+
+
+def _machine(document: Entry) -> str:
+    machine, libraries = document["machine"], document["libraries"]
+    kernel = "compiled kernel" if machine["compiled_kernel"] else "reference kernel (no compiler)"
+    return (
+        "## Machine\n\n"
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB of memory, {machine['system']}, "
+        f"Python {machine['python']}, {kernel}. "
+        + ", ".join(f"{name} {version}" for name, version in libraries.items())
+        + (".\n\nA quick run: little data, few rounds.\n" if document["quick"] else ".\n")
+    )
+
+
+# ---- the chart --------------------------------------------------------------
+
+
+def draw(document: Entry, path: Path) -> None:
+    """Each line's peers on a logarithmic axis: how many times as fast tensorbytes is."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    lines = [line for line in document["lines"] if _ours(line) and line["best_peer"]]
+    figure, axes = plt.subplots(figsize=(10, 1.2 + 0.36 * len(lines)))
+    for y, line in enumerate(lines):
+        ours = _ours(line)
+        assert ours
+        ratios = [c["median"] / ours["median"] for c in line["contenders"] if c["role"] == PEER and "median" in c]
+        best = line["best_peer"]
+        colour = "#1b7837" if best["ratio"] >= 1 else "#c2570c"
+        axes.plot(ratios, [y] * len(ratios), "o", color="#b8b8b8", markersize=4, zorder=2)
+        axes.plot([best["ratio"]], [y], "o", color=colour, markersize=8, zorder=3)
+        axes.annotate(
+            f"{best['name']} {_times(best['ratio'])}x",
+            (1.01, y), xycoords=("axes fraction", "data"), va="center", color=colour, fontsize=9,
+        )  # fmt: skip
+        target = line["target"]
+        if target and target["compared"] and target["compared"]["name"] == best["name"]:
+            axes.plot([target["at_least"]], [y], "|", color="black", markersize=13, zorder=4)
+    axes.axvline(1, color="black", linewidth=0.8, zorder=1)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(lines)), [line["title"] for line in lines], fontsize=9)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.grid(axis="x", color="#e6e6e6", zorder=0)
+    axes.set_xlabel("times as fast as the peer: grey, each peer; coloured, the fastest; bar, the target")
+    axes.set_title("tensorbytes beside its peers: right of 1 is faster", loc="left", fontsize=11)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+    plt.close(figure)

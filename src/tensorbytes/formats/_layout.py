@@ -1,0 +1,71 @@
+"""Ragged and sparse values as lists of plain tensors, and back. spec/frame.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorbytes.errors import Limits
+from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Strings, Tensor
+
+
+def _index(part: Array) -> Tensor:
+    part = np.ascontiguousarray(part, part.dtype.newbyteorder("<"))
+    return Tensor(part.dtype.name, part.shape, part.reshape(-1))
+
+
+def parts_of(value: Ragged | Sparse) -> tuple[str, list[Tensor | Strings]]:
+    """The layout's name and its parts in the order of the specification."""
+    if isinstance(value, Ragged):
+        splits: list[Tensor | Strings] = [_index(part) for part in value.splits]
+        if value.shapes is None:
+            return "ragged", [*splits, value.values]
+        return "ragged-shapes", [*splits, value.values, _index(value.shapes)]
+    shape = np.array(value.shape, np.int64)
+    return value.layout, [*(_index(part) for part in value.parts), value.values, _index(shape)]
+
+
+def build(layout: str, parts: Sequence[Tensor | Strings], limits: Limits) -> Ragged | Sparse:
+    """The value of these parts; InvalidValueError when they don't fit."""
+    least = 3 if layout == "ragged-shapes" else 2
+    if len(parts) < least:
+        raise InvalidValueError(f"expected at least {least} of them, got {len(parts)}")
+    if layout == "ragged":
+        return _ragged(parts[:-1], parts[-1], None, limits)
+    if layout == "ragged-shapes":
+        return _ragged(parts[:-2], parts[-2], _row_shapes(parts[-1], limits), limits)
+    *index, values, shape = parts
+    dense = _integers(shape)
+    _check_rank(dense.shape, limits)
+    return Sparse(layout, tuple(dense.tolist()), tuple(_integers(part) for part in index), values)
+
+
+def _ragged(
+    splits: Sequence[Tensor | Strings], values: Tensor | Strings, shapes: Array | None, limits: Limits
+) -> Ragged:
+    if len(splits) > limits.max_rank:
+        raise InvalidValueError(f"{len(splits)} levels of row splits, over the limit of {limits.max_rank}")
+    return Ragged(values, tuple(_integers(part) for part in splits), shapes)
+
+
+def _row_shapes(part: Tensor | Strings, limits: Limits) -> Array:
+    """The shapes of rows, none of which may be beyond counting; zeros don't excuse the rest."""
+    shapes = _integers(part)
+    if shapes.ndim == 2:
+        _check_rank(shapes.shape[1:], limits)
+        if (np.log2(np.maximum(shapes, 1)).sum(axis=1) >= 60).any():
+            raise InvalidValueError("a row shape takes more bytes than 64 bits can count")
+    return shapes
+
+
+def _check_rank(shape: tuple[int, ...], limits: Limits) -> None:
+    """`shape` is that of a list of dimensions."""
+    if len(shape) != 1 or shape[0] > limits.max_rank:
+        raise InvalidValueError(f"a shape must be a list of at most {limits.max_rank} numbers")
+
+
+def _integers(part: Tensor | Strings) -> Array:
+    if not isinstance(part, Tensor) or part.dtype not in ("int32", "int64"):
+        raise InvalidValueError("indices must be int32 or int64")
+    return part.numpy()

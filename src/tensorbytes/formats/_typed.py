@@ -1,0 +1,112 @@
+"""The typed *_val fields of a TensorProto: one for each family of dtypes.
+
+    float_val 5, double_val 6, int_val 7, scomplex_val 9, int64_val 10, bool_val 11,
+    dcomplex_val 12, half_val 13, uint32_val 16, uint64_val 17, float8_val 18
+
+Values may be packed, single, or both in turn. A complex number is two values. int_val
+holds all integers up to 32 bits, half_val the bit patterns of 16-bit floats (and, from
+older writers, of 8-bit ones), float8_val those of the floats of 8 bits and under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes._wire import proto
+from tensorbytes.dtypes import DType
+from tensorbytes.errors import CorruptError
+from tensorbytes.tensor import Array
+
+HALF, FLOAT8 = 13, 18
+_SMALL_FLOATS = (*(name for name in dtypes.DTYPES if name.startswith("float8")), "float4_e2m1fn")
+# Field numbers: the wire's element type and the dtypes that use them.
+FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
+    5: ("<f4", ("float32",)),
+    6: ("<f8", ("float64",)),
+    7: ("varint", ("int8", "int16", "int32", "uint8", "uint16", "int4", "uint4", "int2", "uint2",
+                   "qint8", "quint8", "qint16", "quint16", "qint32")),
+    9: ("<f4", ("complex64",)),
+    10: ("varint", ("int64",)),
+    11: ("varint", ("bool",)),
+    12: ("<f8", ("complex128",)),
+    HALF: ("varint", ("float16", "bfloat16")),
+    16: ("varint", ("uint32",)),
+    17: ("varint", ("uint64",)),
+    FLOAT8: ("bytes", _SMALL_FLOATS),
+}  # fmt: skip
+_FIELD_OF = {name: number for number, (_, names) in FIELDS.items() for name in names}
+
+
+def take(typed: dict[int, list[proto.Field]], item: proto.Field) -> None:
+    """Keep a field for later, unless it holds no values: packed fields may be empty."""
+    empty = item.wire == proto.DELIMITED and item.start == item.end
+    if item.number == FLOAT8:  # one bytes field, of which the last counts
+        typed.pop(FLOAT8, None)
+    if not empty:
+        typed.setdefault(item.number, []).append(item)
+
+
+def values(data: memoryview, typed: dict[int, list[proto.Field]], row: DType) -> Array:
+    """The values as rows of `itemsize` bytes."""
+    own = _FIELD_OF.get(row.name)
+    if own == FLOAT8 and row.bits == 8 and HALF in typed:
+        own = HALF
+    for number, items in typed.items():
+        if number != own:
+            raise CorruptError(f"field {number} holds values that a tensor of {row.name} does not use", at=items[0].at)
+    if own is None or own not in typed:
+        return np.empty((0, row.itemsize), np.uint8)
+    items, kind = typed[own], FIELDS[own][0]
+    if kind == "bytes":
+        return np.frombuffer(proto.delimited(data, items[-1]), np.uint8).reshape(-1, 1)
+    if kind == "varint":
+        return _narrow(_integers(data, items), row, items[0].at)
+    flat = np.concatenate([_floats(data, item, kind) for item in items])
+    if flat.nbytes % row.itemsize:
+        raise CorruptError(f"an odd number of values for {row.name}", at=items[0].at)
+    return flat.view(np.uint8).reshape(-1, row.itemsize)
+
+
+def _integers(data: memoryview, items: Iterable[proto.Field]) -> Array:
+    """Packed and single varints as uint64, in order."""
+    chunks: list[Array] = []
+    single: list[int] = []
+    for item in items:
+        if item.wire == proto.VARINT:
+            single.append(item.start)
+            continue
+        if single:
+            chunks.append(np.array(single, np.uint64))
+            single = []
+        chunks.append(proto.varints(proto.delimited(data, item), item.start))
+    return np.concatenate([*chunks, np.array(single, np.uint64)])
+
+
+def _floats(data: memoryview, item: proto.Field, kind: str) -> Array:
+    size = np.dtype(kind).itemsize
+    if item.wire not in (proto.DELIMITED, proto.FIXED32 if size == 4 else proto.FIXED64):
+        raise CorruptError(f"field {item.number} has the wire type {item.wire}", at=item.at)
+    if (item.end - item.start) % size:
+        raise CorruptError(f"packed values of {size} bytes fill {item.end - item.start} bytes", at=item.at)
+    return np.frombuffer(data[item.start : item.end], kind)
+
+
+def _narrow(wide: Array, row: DType, at: int) -> Array:
+    """64-bit varints as elements of the dtype; a value that does not fit is an error."""
+    if row.name == "bool":
+        return np.not_equal(wide, 0).view(np.uint8).reshape(-1, 1)
+    if row.name.removeprefix("q").startswith("int"):
+        low, high = -(1 << row.bits - 1), (1 << row.bits - 1) - 1
+    else:
+        low, high = 0, (1 << row.bits) - 1
+    if high < 1 << 63:
+        wide = wide.view(np.int64)
+    if len(wide) and not (low <= int(wide.min()) and int(wide.max()) <= high):
+        raise CorruptError(f"a value outside {low}..{high}, the range of {row.name}", at=at)
+    narrow = wide.astype(f"<u{row.itemsize}")
+    if row.bits < 8:
+        narrow &= row.value_mask
+    return narrow.view(np.uint8).reshape(-1, row.itemsize)

@@ -1,0 +1,182 @@
+"""A case, what it must look like afterwards, and the verdict.
+
+A *fingerprint* describes a tensor in plain Python values: strings, integers, bytes. It
+is made by code of the suite alone, from the tensor's memory, so that a mistake in an
+adapter can't hide by occurring on both sides. Its keys come in three groups:
+
+    (others)   what the tensor is: dtype, shape, bits, structure. Must always come back.
+    held.*     how it was held: a Parameter, a SciPy matrix, int32 indices. Must come
+               back from formats that keep metadata (`FULL`).
+    memory.*   where it lay: strides, byte order, flags. Must not change in the caller's
+               tensor; a loaded one may differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tensorbytes import api, formats, frameworks
+from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.formats import raw
+from tensorbytes.tensor import Tensor
+from tensorbytes.testing.refusals import refusal
+
+Fingerprint: TypeAlias = dict[str, Any]
+
+# Formats that keep metadata, so must return everything, and may refuse only what is listed.
+FULL = {"tb"}
+
+
+def _describe_raw(x: Any) -> dict[str, Any]:
+    value = frameworks.to_value(x)
+    return raw.describe(value) if isinstance(value, Tensor) else {}
+
+
+# What a format must be told to read its own bytes: arguments of `loads`, made from the tensor.
+READ_OPTIONS: dict[str, Callable[[Any], Mapping[str, Any]]] = {"raw": _describe_raw}
+
+
+class ContractError(AssertionError):
+    """A tensor came back changed, or something other than a refusal was raised."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One tensor: where it is from, its dtype, its layout, and how to build it afresh."""
+
+    framework: str
+    dtype: str
+    layout: str
+    build: Callable[[], Any] = field(repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        return f"{self.framework}/{self.dtype}/{self.layout}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`verdict` is "exact", "refused", "LOST" or "crash"; `detail` is the message or the difference."""
+
+    verdict: str
+    detail: str = ""
+
+
+def suite(framework: str) -> Any:
+    """The module with a framework's cases and its `fingerprint`."""
+    return importlib.import_module(f"tensorbytes.testing.{framework}_cases")
+
+
+def fingerprint(x: Any, framework: str) -> Fingerprint:
+    made: Fingerprint = suite(framework).fingerprint(x)
+    return made
+
+
+def cases(framework: str, dtype: str | None = None) -> list[Case]:
+    """The cases of a framework, for one dtype or for all."""
+    found: list[Case] = suite(framework).CASES
+    return [case for case in found if dtype in (None, case.dtype)]
+
+
+def setting(framework: str) -> AbstractContextManager[Any]:
+    """The state in which a framework can hold all its dtypes (JAX needs a switch)."""
+    made: AbstractContextManager[Any] = getattr(suite(framework), "setting", contextlib.nullcontext)()
+    return made
+
+
+def difference(before: Fingerprint, after: Fingerprint, ignore: tuple[str, ...]) -> str:
+    """The first thing that differs; empty when nothing does."""
+    for key in [*before, *(key for key in after if key not in before)]:
+        if not key.startswith(ignore) and before.get(key) != after.get(key):
+            return f"{key}: {_short(before.get(key))} became {_short(after.get(key))}"
+    return ""
+
+
+def _short(x: Any) -> str:
+    text = x.hex() if isinstance(x, bytes) else repr(x)
+    return text if len(text) < 200 else f"{text[:200]}..."
+
+
+def outcome(case: Case, format: str) -> Outcome:
+    """What becomes of a case on its way through a format and back to its framework."""
+    with setting(case.framework):
+        x = case.build()
+        before = fingerprint(x, case.framework)
+        try:
+            data = api.dumps(x, format)
+            options = READ_OPTIONS.get(format, lambda x: {})(x)
+            made = api.loads(data, format, to=case.framework, **options)
+        except (LossError, UnsupportedError) as error:
+            found = Outcome("refused", str(error))
+        except Exception as error:
+            found = Outcome("crash", f"{type(error).__name__}: {error}")
+        else:
+            ignore = ("memory.",) if format in FULL else ("memory.", "held.")
+            changed = difference(before, _try_fingerprint(made, case.framework), ignore)
+            found = Outcome("LOST", changed) if changed else Outcome("exact")
+        touched = difference(before, fingerprint(x, case.framework), ())
+        return Outcome("LOST", f"the caller's tensor was changed: {touched}") if touched else found
+
+
+def _try_fingerprint(x: Any, framework: str) -> Fingerprint:
+    try:
+        return fingerprint(x, framework)
+    except (AttributeError, TypeError):  # not of this framework at all
+        return {"type": f"{type(x).__module__}.{type(x).__qualname__}"}
+
+
+def check_case(case: Case, format: str) -> Outcome:
+    """Exact or refused; of formats in `FULL`, refused only if and exactly when the table says so."""
+    found = outcome(case, format)
+    if found.verdict not in ("exact", "refused"):
+        raise ContractError(f"{case.id} through {format!r}: {found.verdict}: {found.detail}")
+    expected = refusal(case.id)
+    if format in FULL and found.verdict == "refused" and not expected:
+        raise ContractError(f"{case.id} through {format!r} is refused, which no table says: {found.detail}")
+    if found.verdict == "exact" and expected:
+        raise ContractError(f"{case.id} through {format!r} is exact, but refusals.py expects: {expected}")
+    return found
+
+
+def check_cases(some: Iterable[Case], format: str) -> list[Outcome]:
+    """Check many cases; the error lists all that fail."""
+    outcomes, failures = [], []
+    for case in some:
+        try:
+            outcomes.append(check_case(case, format))
+        except ContractError as error:
+            failures.append(str(error))
+    if failures:
+        raise ContractError("\n".join([f"{len(failures)} of {len(failures) + len(outcomes)} fail", *failures]))
+    return outcomes
+
+
+def check_format(format: str, only: Iterable[str] = tuple(frameworks.BUILTIN)) -> dict[str, int]:
+    """Check a format with every case of the frameworks in `only`; counts the verdicts."""
+    formats.get(format)
+    found = [result for framework in only for result in check_cases(cases(framework), format)]
+    return {verdict: sum(result.verdict == verdict for result in found) for verdict in ("exact", "refused")}
+
+
+def transfer(case: Case, to: str, format: str = "tb") -> Outcome:
+    """What becomes of a case on its way into another framework.
+
+    Only what both fingerprints speak of is compared: how a tensor was held is its own
+    framework's affair.
+    """
+    with setting(case.framework), setting(to):
+        x = case.build()
+        before = fingerprint(x, case.framework)
+        try:
+            made = api.loads(api.dumps(x, format), format, to=to)
+        except (LossError, UnsupportedError) as error:
+            return Outcome("refused", str(error))
+        except Exception as error:
+            return Outcome("crash", f"{type(error).__name__}: {error}")
+        changed = difference(before, _try_fingerprint(made, to), ("memory.", "held.", "own."))
+        return Outcome("LOST", changed) if changed else Outcome("exact")

@@ -1,0 +1,298 @@
+"""The verbs: structures come back as they were, mistakes get a message that helps."""
+
+import collections
+import enum
+import io
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import tensorbytes as tb
+from tensorbytes import formats, frameworks
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(st.characters(codec="utf-8"), max_size=8),
+    st.binary(max_size=8),
+)
+arrays = hnp.arrays(
+    hnp.scalar_dtypes().filter(lambda d: d.itemsize <= 16 and d.char not in "gG"), hnp.array_shapes(max_side=3)
+)
+structures = st.recursive(
+    st.one_of(scalars, arrays),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(
+            st.one_of(st.text(st.characters(codec="utf-8"), max_size=5), st.integers(-(2**63), 2**63 - 1)),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+def same(a, b):
+    """Equal in type and bits, container by container."""
+    assert type(a) is type(b)
+    if isinstance(a, np.ndarray):
+        b = b.astype(b.dtype.newbyteorder("<"))  # values are kept, byte order is ours
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert a.tobytes() == b.tobytes()
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, float | complex):
+        assert np.array(a).tobytes() == np.array(b).tobytes()
+    else:
+        assert a == b
+
+
+@settings(max_examples=300, deadline=None)
+@given(structures)
+def test_any_structure_comes_back_as_it_was(obj):
+    data = tb.dumps(obj)
+    same(tb.loads(data), obj)
+    assert tb.dumps(tb.loads(data)) == data
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        2**63 - 1,
+        -(2**63),
+        2**64,
+        10**4299,
+        [2**70, -1],
+        float("nan"),
+        -0.0,
+        {"": {"": ()}},
+        {"a/b": 1, "a": {"b": 2}},
+        {1: "int", "1": "str"},
+        np.float32(1.5),
+        np.bool_(True),
+        np.str_("text"),
+        np.datetime64("2026-01-02T03", "h"),
+        ml_dtypes.bfloat16(2),
+        [True, 1],
+        [1, 1.0],
+        [[1, 2], [3]],
+        collections.OrderedDict(b=1, a=2),
+    ],
+    ids=repr,
+)
+def test_particular_values(obj):
+    back = tb.loads(tb.dumps(obj))
+    assert type(back) is (dict if isinstance(obj, collections.OrderedDict) else type(obj))
+    assert tb.equal(back, obj)
+    if not isinstance(obj, float):
+        assert back == obj
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        (object(), "object is neither a tensor nor a plain Python value"),
+        ({"a": [object()]}, "at 'a/0'"),
+        (Colour.RED, "neither a tensor"),
+        (Point(1, 2), "would come back as a plain tuple"),
+        ((i for i in range(3)), "is an iterator: write its items one by one"),
+        ({(1, 2): 3}, "a dict key must be a string or a 64-bit integer"),
+        ({True: 3}, "a dict key must be"),
+        ({2**63: 3}, "a dict key must be"),
+        ("\ud800", "lone surrogate"),
+        ({"\ud800": 1}, "UTF-8"),
+        (10**4300, "over 4300 digits"),
+        ({1, 2}, "neither a tensor"),
+        (np.array([object()]), "element 0 is object"),
+        (np.array(["a", b"b"], object), "only all-text or all-bytes"),
+        (np.array(["a", None], object), "element 1 is NoneType"),
+        (np.zeros(2, [("a", "i4"), ("b", "f4")]), "structured dtype with fields a, b"),
+        (np.zeros(2, "V3"), "no portable form"),
+        (np.zeros(2, np.longdouble), "long double"),
+        (np.ma.masked_array([1, 2], [0, 1]), "MaskedArray carries more than its array"),
+        (np.matrix([[1]]) if hasattr(np, "matrix") else None, "carries more"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else type(v).__name__,
+)
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_what_is_refused_says_why(obj, words):
+    with pytest.raises(tb.UnsupportedError, match=words):
+        tb.dumps(obj)
+
+
+def test_a_structure_that_contains_itself():
+    loop = []
+    loop.append(loop)
+    with pytest.raises(tb.UnsupportedError, match="containing itself"):
+        tb.dumps(loop)
+
+
+# ---- mistakes ---------------------------------------------------------------
+
+
+def test_swapped_arguments(tmp_path):
+    x = np.ones(3)
+    with pytest.raises(tb.UsageError, match="the object comes first, the path second"):
+        tb.save(tmp_path / "x.tb", x)
+    with pytest.raises(tb.UsageError, match=r"to read a file: load\(path\)"):
+        tb.loads("x.tb")
+    with pytest.raises(tb.UsageError, match="expected a path or a file object"):
+        tb.load(b"bytes")
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(tb.UsageError, match="unknown format 'zip'; known: raw, sparseproto, tb, tensorproto"):
+        tb.dumps(1, "zip")
+    with pytest.raises(tb.UsageError, match="unknown framework 'mxnet'; known: jax, numpy"):
+        tb.loads(tb.dumps(np.ones(2)), to="mxnet")
+    with pytest.raises(tb.UsageError, match="no option 'level' here; its options: none"):
+        tb.dumps(np.ones(2), level=3)
+    with pytest.raises(tb.UsageError, match="no option 'dtype' here"):
+        tb.loads(tb.dumps(np.ones(2)), dtype="f4")
+    with pytest.raises(tb.UsageError, match="mode 'rb'"):
+        tb.open("x.tb", "rb")
+    with pytest.raises(tb.UsageError, match="can't tell the format from its first bytes"):
+        tb.loads(b"\x80\x05 a pickle, perhaps")
+    with pytest.raises(tb.UsageError, match="raw bytes tell no dtype"):
+        tb.loads(b"1234", "raw")
+    with pytest.raises(tb.UsageError, match="goes with one tensor"):
+        tb.dumps([np.ones(2)], name="x")
+
+
+def test_a_missing_file_is_the_systems_error(tmp_path):
+    for verb in (tb.load, tb.open):
+        with pytest.raises(FileNotFoundError):
+            verb(tmp_path / "none.tb")
+
+
+@pytest.mark.parametrize("name", sorted(set(frameworks.BUILTIN) - {"numpy"}))
+def test_a_missing_framework_is_named_with_its_pip_command(name):
+    code = (
+        "import sys, numpy, tensorbytes as tb\n"
+        f"sys.modules[{frameworks.BUILTIN[name][0][0]!r}] = None\n"
+        f"try: tb.loads(tb.dumps(numpy.ones(2)), to={name!r})\n"
+        "except tb.MissingDependencyError as error: print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out == f"framework {name!r} needs an optional package: pip install 'tensorbytes[{name}]'\n"
+
+
+def test_losses_are_refused_until_allowed():
+    import torch
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(
+        tb.LossError, match=r"can't hold metadata requires_grad='true'; pass allow=\{'requires_grad'\}"
+    ) as caught:
+        tb.dumps(x, "tensorproto")
+    assert caught.value.feature == "requires_grad"
+    assert tb.loads(tb.dumps(x, "tensorproto", allow="requires_grad")).tolist() == [1, 1]
+    with pytest.raises(tb.LossError, match="the name 'w'"):
+        tb.dumps(np.ones(2), "tensorproto", name="w")
+    with pytest.raises(tb.LossError, match="one tensor, not a structure of 2"):
+        tb.dumps([np.ones(2), np.ones(3)], "tensorproto")
+    with pytest.raises(tb.LossError, match="a Python int"):
+        tb.dumps(5, "tensorproto")
+    with pytest.raises(tb.LossError, match="TensorFlow has no dtype float8_e3m4"):
+        tb.dumps(np.ones(2, ml_dtypes.float8_e3m4), "tensorproto")
+
+
+# ---- buffers, names, metadata -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrap", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8), lambda b: memoryview(b).cast("c")]
+)
+def test_any_buffer_is_read(wrap):
+    for obj in (np.arange(5), {"a": np.arange(2000.0)}):
+        assert tb.equal(tb.loads(wrap(tb.dumps(obj))), obj)
+
+
+def test_views_are_as_writable_as_their_buffer():
+    data = tb.dumps(np.arange(5))
+    assert not tb.loads(data).flags.writeable
+    assert tb.loads(bytearray(data)).flags.writeable
+
+
+def test_a_misaligned_buffer():
+    for obj in (np.arange(5.0), {"a": np.arange(2000.0)}):
+        data = tb.dumps(obj)
+        for shift in range(1, 9):
+            shifted = memoryview(bytes(shift) + data)[shift:]
+            assert tb.equal(tb.loads(shifted), obj)
+            assert tb.equal(tb.loads(shifted, to="torch"), obj)
+
+
+def test_name_and_metadata_travel():
+    value = tb.loads(tb.dumps(np.ones(2), name="weights", meta={"epoch": "3", "note": "ü"}), to="tensor")
+    assert (value.name, dict(value.meta)) == ("weights", {"epoch": "3", "note": "ü"})
+    inside = tb.loads(tb.dumps({"key": value}), to="tensor")["key"]
+    assert inside.meta["name"] == "weights"
+    with pytest.raises(tb.UnsupportedError, match="must be text"):
+        tb.dumps(np.ones(2), meta={"epoch": 3})
+
+
+def test_the_short_cut_gives_the_same_bytes():
+    for x in (np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 1), "c16"), np.full((), 2.0)):
+        first = tb.dumps(x)  # the long way; later calls take the short one
+        assert tb.dumps(x) == first == tb.dumps(x.copy(order="F"))
+        assert tb.loads(first, "tb", limits=tb.Limits()).tobytes() == x.tobytes()
+
+
+def test_equal_tells_apart_what_comparison_does_not():
+    assert not tb.equal(np.array([0.0]), np.array([-0.0]))
+    assert tb.equal(np.array([np.nan]), np.array([np.nan]))
+    assert not tb.equal(np.ones(2), np.ones(2, "f4"))
+    assert not tb.equal([1], (1,))
+    assert not tb.equal(1, True)
+    assert not tb.equal({"a": 1}, {"b": 1})
+
+
+def test_other_exporters_of_arrays():
+    class Exporter:
+        def __array__(self, dtype=None, copy=None):
+            return np.arange(3)
+
+    assert tb.loads(tb.dumps(Exporter())).tolist() == [0, 1, 2]
+    assert tb.loads(tb.dumps(bytearray(b"abc"))).tolist() == [97, 98, 99]
+    with pytest.raises(tb.UnsupportedError, match="does not give up its data"):
+        tb.dumps(type("Broken", (), {"__array__": lambda self, **_: 1 / 0})())
+
+
+def test_errors_are_also_built_in_ones():
+    assert issubclass(tb.CorruptError, ValueError)
+    assert issubclass(tb.UnsupportedError, TypeError)
+    assert issubclass(tb.MissingDependencyError, ImportError)
+
+
+def test_an_unwritable_format_object_says_so():
+    with pytest.raises(tb.UsageError, match="streams are written as 'tb'"):
+        tb.open(io.BytesIO(), "w", "raw")
+    with pytest.raises(tb.UsageError, match="appending needs a path"):
+        tb.open(io.BytesIO(), "a")
+    assert formats.by_suffix("model.TB") == "tb"

@@ -1,0 +1,388 @@
+"""Files, streams and pipes: atomic replacement, lazy reading, appending after a crash."""
+
+import io
+import os
+import socket
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorbytes as tb
+from tensorbytes import storage
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.tb"
+
+
+def left_over(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+# ---- whole files ------------------------------------------------------------
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(path):
+    tb.save(np.ones(3), path)
+    old = path.read_bytes()
+    with pytest.raises(tb.UnsupportedError):
+        tb.save({"a": np.ones(1 << 20), "b": object()}, path)
+    assert path.read_bytes() == old
+    assert left_over(path.parent) == ["x.tb"]
+
+
+def test_an_error_while_writing_leaves_the_old_file(path, monkeypatch):
+    tb.save(np.ones(3), path)
+    old = path.read_bytes()
+
+    def full(fd, batch):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(OSError, match="No space"):
+        tb.save(np.zeros(5000), path)
+    assert path.read_bytes() == old
+    assert left_over(path.parent) == ["x.tb"]
+
+
+def test_short_writes_are_continued(path, monkeypatch):
+    real = os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, batch: real(fd, [batch[0][: len(batch[0]) // 2]]))
+    x = np.arange(300_000.0)
+    tb.save({"a": x, "b": x}, path)
+    assert tb.equal(tb.load(path), {"a": x, "b": x})
+
+
+def test_mode_and_links_are_kept(path):
+    tb.save(np.ones(3), path)
+    path.chmod(0o640)
+    link = path.with_name("link.tb")
+    link.symlink_to(path)
+    tb.save(np.zeros(4), link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert tb.load(path).shape == (4,)
+
+
+def test_saving_over_the_file_that_is_mapped(path):
+    x = np.arange(10_000.0)
+    tb.save({"x": x}, path)
+    with tb.open(path) as f:
+        mapped = f["x"][:]
+        tb.save({"x": mapped * 2}, path)
+        assert np.array_equal(mapped, x)
+    assert np.array_equal(tb.load(path)["x"], x * 2)
+
+
+def test_devices_and_pipes_are_written_not_replaced(tmp_path):
+    tb.save(np.ones(3), "/dev/null", "tb")
+    assert not os.path.isfile("/dev/null")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=tb.save, args=(np.arange(5), fifo, "tb"))
+    writer.start()
+    with open(fifo, "rb") as f:
+        assert tb.load(f).tolist() == [0, 1, 2, 3, 4]
+    writer.join()
+
+
+def test_file_objects_and_urls(path):
+    x = {"a": np.arange(3), "b": "text"}
+    memory = io.BytesIO()
+    tb.save(x, memory)
+    memory.seek(0)
+    assert tb.equal(tb.load(memory), x)
+    tb.save(x, "memory://folder/x.tb")
+    assert tb.equal(tb.load("memory://folder/x.tb"), x)
+    with tb.open("memory://folder/s.tb", "w") as f:
+        f.write(x)
+    assert tb.equal(tb.load("memory://folder/s.tb"), [x])
+    with tb.open("memory://folder/x.tb") as f:
+        assert f["a"][1] == 1
+
+
+def test_the_suffix_or_the_content_tells_the_format(tmp_path):
+    x = np.arange(3)
+    for suffix in (".tensorproto", ".pb", ".tb"):
+        tb.save(x, tmp_path / f"x{suffix}")
+        (tmp_path / f"x{suffix}").rename(tmp_path / "unnamed")
+        assert tb.load(tmp_path / "unnamed").tolist() == [0, 1, 2]
+    with pytest.raises(tb.UsageError, match=r"no format has this suffix.*tensorproto"):
+        tb.save(x, tmp_path / "x.xyz")
+
+
+# ---- lazy reading -----------------------------------------------------------
+
+
+def test_names_slices_and_metadata(path):
+    obj = {
+        "w": np.arange(200_000.0).reshape(1000, 200),
+        "deep": {"b": ["x", np.ones(3, np.int8)]},
+        "s": np.array(["a", "b"]),
+    }
+    tb.save(obj, path, meta={"epoch": "3"})
+    with tb.open(path) as f:
+        assert f.keys() == ["w", "deep/b/0", "deep/b/1", "s"]
+        assert f.meta == {"epoch": "3"}
+        assert "w" in f
+        assert len(f) == 1
+        entry = f["w"]
+        assert (entry.name, entry.dtype, entry.shape, entry.kind, len(entry)) == (
+            "w",
+            "float64",
+            (1000, 200),
+            "tensor",
+            1000,
+        )
+        assert np.array_equal(entry[10:20, ::3], obj["w"][10:20, ::3])
+        assert entry[5, 7] == 1007
+        assert np.array_equal(np.asarray(entry), obj["w"])
+        assert f["s"][1] == "b"
+        assert f["deep/b/0"].load() == "x"
+        assert tb.equal(f[0], obj)
+        with pytest.raises(KeyError, match=r"no tensor 'v'; it has 'w'"):
+            f["v"]
+        kept = f["w"][3]
+    assert kept[0] == 600  # a view outlives the reader
+    with pytest.raises(tb.TensorbytesError, match="is closed"):
+        f.keys()
+    assert list(tb.load(path, names=["s"])) == ["s"]
+
+
+def test_slices_go_to_any_framework(path):
+    import torch
+
+    tb.save({"w": torch.arange(12.0).reshape(3, 4).bfloat16()}, path)
+    with tb.open(path, to="torch") as f:
+        assert torch.equal(f["w"][1:, 2], torch.tensor([6.0, 10.0]).bfloat16())
+
+
+def test_opening_reads_no_content(path):
+    """Damage inside a large tensor is found when it is loaded, not when another one is sliced."""
+    tb.save({"a": np.arange(4096.0), "b": np.arange(4096.0)}, path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4] ^= 1
+    path.write_bytes(data)
+    with tb.open(path) as f:
+        assert f["b"].load()[1] == 1
+        assert f["a"][0] == 0
+        with pytest.raises(tb.CorruptError, match=r"x\.tb: the checksum of a record's data differs") as caught:
+            f["a"].load()
+        assert 0 < caught.value.at < len(data)
+        with pytest.raises(tb.CorruptError):
+            f.verify()
+    with pytest.raises(tb.CorruptError, match="x.tb"):
+        tb.load(path)
+
+
+def test_a_damaged_header_is_found_on_opening(path):
+    tb.save({"a": np.arange(4096.0)}, path)
+    data = bytearray(path.read_bytes())
+    data[13] ^= 3  # the dtype
+    path.write_bytes(data)
+    with tb.open(path) as f, pytest.raises(tb.CorruptError, match="header differs"):
+        f.keys()
+
+
+def test_duplicate_names_are_not_guessed_at(path):
+    with tb.open(path, "w") as f:
+        f.write(np.ones(1), name="w")
+        f.write(np.ones(2), name="w")
+    with tb.open(path) as f:
+        with pytest.raises(KeyError, match="2 tensors named 'w'"):
+            f["w"]
+        assert f[1].shape == (2,)
+
+
+# ---- streams ----------------------------------------------------------------
+
+ITEMS = [np.arange(3), {"ids": np.arange(7), "text": "ja"}, [1.5, "x"], np.ones((50, 50)), None]
+
+
+def test_a_stream_comes_back_item_by_item(path):
+    with tb.open(path, "w") as f:
+        for item in ITEMS:
+            f.write(item)
+    assert tb.equal(list(tb.open(path)), ITEMS)
+    assert tb.equal(tb.load(path), ITEMS)
+
+
+def test_a_stream_of_one_is_still_a_list(path):
+    with tb.open(path, "w") as f:
+        f.write(np.ones(2))
+    assert tb.equal(tb.load(path), [np.ones(2)])
+
+
+def test_an_empty_stream_iterates_but_does_not_load(path):
+    with tb.open(path, "w"):
+        pass
+    assert list(tb.open(path)) == []
+    with pytest.raises(tb.CorruptError, match="no bytes at all"):
+        tb.load(path)
+
+
+def test_the_caller_may_reuse_its_buffer(path):
+    buffer = np.zeros(10)
+    with tb.open(path, "w") as f:
+        for i in range(5):
+            buffer[:] = i
+            f.write(buffer)
+    assert [x[0] for x in tb.open(path)] == [0, 1, 2, 3, 4]
+
+
+def test_an_old_file_stays_until_the_new_one_is_flushed(path):
+    tb.save("old", path)
+    with pytest.raises(RuntimeError), tb.open(path, "w") as f:
+        f.write("new")
+        raise RuntimeError
+    assert tb.load(path) == "old"
+    assert left_over(path.parent) == ["x.tb"]
+    with pytest.raises(RuntimeError), tb.open(path, "w") as f:
+        f.write("new")
+        f.flush()
+        assert tb.load(path) == ["new"]
+        f.write("newer")
+        raise RuntimeError
+    assert tb.load(path) == ["new", "newer"]
+    assert left_over(path.parent) == ["x.tb"]
+
+
+def test_appending_continues_the_numbering(path):
+    for n in range(3):
+        with tb.open(path, "a") as f:
+            f.write(np.full(3, n))
+    assert [x[0] for x in tb.load(path)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 30, 60])
+def test_appending_cuts_off_a_torn_tail_and_says_so(path, cut):
+    with tb.open(path, "w") as f:
+        for item in ITEMS[:3]:
+            f.write(item)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    with pytest.warns(tb.TornTailWarning, match=r"cut off \d+ bytes"), tb.open(path, "a") as f:
+        f.write("after")
+    back = tb.load(path)
+    assert back[-1] == "after"
+    assert tb.equal(back[:-1], ITEMS[: len(back) - 1])
+    assert 2 <= len(back) <= 3
+
+
+def test_appending_after_a_tail_of_zeros(path):
+    with tb.open(path, "w") as f:
+        f.write("whole")
+    with open(path, "ab") as raw:
+        raw.write(bytes(100))
+    with pytest.warns(tb.TornTailWarning), tb.open(path, "a") as f:
+        f.write("after")
+    assert tb.load(path) == ["whole", "after"]
+
+
+def test_appending_to_a_damaged_file_is_refused(path):
+    with tb.open(path, "w") as f:
+        for item in ITEMS[:3]:
+            f.write(item)
+    data = bytearray(path.read_bytes())
+    data[2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(tb.CorruptError, match="damaged, not just cut"):
+        tb.open(path, "a")
+    assert path.read_bytes() == data
+
+
+def test_two_writers_at_once_are_refused(path):
+    with tb.open(path, "a") as f:
+        f.write(1)
+        f.flush()
+        with pytest.raises(tb.TensorbytesError, match="being written"):
+            tb.open(path, "a")
+
+
+def test_concatenated_streams_are_one_stream(path):
+    with tb.open(path, "w") as f:
+        f.write("a")
+        f.write("b")
+    path.write_bytes(path.read_bytes() * 2)
+    assert tb.load(path) == ["a", "b", "a", "b"]
+
+
+def test_a_doubled_or_missing_item_is_noticed(path):
+    with tb.open(path, "w") as f:
+        for n in range(4):
+            f.write(n)
+    data = path.read_bytes()
+    size = len(data) // 4
+    records = [data[i * size : (i + 1) * size] for i in range(4)]
+    for order in ([0, 1, 1, 2, 3], [0, 2, 3], [0, 2, 1, 3]):
+        with pytest.raises(tb.CorruptError, match="of a stream follows item"):
+            tb.loads(b"".join(records[i] for i in order))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_pipes_and_sockets(kind):
+    if kind == "pipe":
+        r, w = os.pipe()
+        reader, writer = os.fdopen(r, "rb"), os.fdopen(w, "wb")
+    else:
+        a, b = socket.socketpair()
+        reader, writer = a.makefile("rb"), b.makefile("wb")
+        a.close()
+        b.close()
+    received = []
+    with reader, writer:
+        stream = iter(tb.open(reader))
+        with tb.open(writer, "w") as out:
+            for item in ITEMS:  # each arrives before the next is sent: nothing waits for more
+                out.write(item)
+                out.flush()
+                received.append(next(stream))
+        writer.close()
+        assert list(stream) == []
+    assert tb.equal(received, ITEMS)
+
+
+def test_one_byte_at_a_time_gives_the_same(path):
+    class Dribble(io.RawIOBase):
+        def __init__(self, data):
+            self.data = io.BytesIO(data)
+
+        def read(self, size=-1):
+            return self.data.read(1 if size else 0)
+
+        def readable(self):
+            return True
+
+    with tb.open(path, "w") as f:
+        for item in ITEMS:
+            f.write(item)
+    assert tb.equal(list(tb.open(Dribble(path.read_bytes()))), ITEMS)
+
+
+def test_a_cut_stream_is_an_error_not_an_end(path):
+    with tb.open(path, "w") as f:
+        f.write(np.ones(10))
+    whole = path.read_bytes()
+
+    class Onward(io.BytesIO):
+        def seekable(self):
+            return False
+
+    for cut in range(1, len(whole)):
+        with pytest.raises(tb.CorruptError, match="the stream ends"):
+            list(tb.open(Onward(whole[:cut])))
+
+
+def test_buffers_are_the_tensors_own_memory():
+    x = np.arange(1_000_000.0)
+    pieces = tb.buffers({"x": x})
+    assert b"".join(pieces) == tb.dumps({"x": x})
+    assert any(np.shares_memory(np.frombuffer(piece, np.uint8), x) for piece in pieces if len(piece) > 1000)
+
+
+def test_gathering_joins_only_small_pieces():
+    pieces = [b"a", b"b", bytes(1 << 20), b"c"]
+    assert [len(piece) for piece in storage.gathered(pieces)] == [2, 1 << 20, 1]
