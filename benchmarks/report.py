@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2f}" if ratio >= 0.01 else f"{ratio:.1g}"
+    return f"{ratio:.2f}" if 0.01 <= ratio < 10 else f"{ratio:.1g}" if ratio < 1 else f"{ratio:,.0f}"
 
 
 def _speed(nbytes: int, seconds: float) -> str:
@@ -145,9 +145,9 @@ def _verdict(line: Entry) -> str:
         return ""
     if not target["compared"]:
         return f"target: {target['text']}: nothing to compare with"
-    word = "met" if target["met"] else "MISSED"
+    word = "met" if target["met"] else "missed"
     ratio, name = _times(target["compared"]["ratio"]), target["compared"]["name"]
-    return f"target: {target['text']}: {word}, {ratio} times {name} (wanted {target['at_least']:.2f})"
+    return f"target {word}: {target['text']} (we have {ratio} times {name}, wanted {target['at_least']:.2f})"
 
 
 def text_table(line: Entry) -> str:
@@ -184,8 +184,11 @@ _INTRODUCTION = """\
 Every comparison runs in one process, contenders taking turns, after each one's result was
 checked against its input. Numbers are medians; a ratio is a speed, so above 1 tensorbytes is
 faster. Contenders in parentheses do less than the task asks for (bare bytes without dtype and
-shape, say): they show how low the floor is. tensorbytes computes or verifies a CRC-32C over
-every byte in all of these; none of the peers does by default, except TFRecord.
+shape, say): they show how low the floor is.
+
+Except for slices, tensorbytes computes or verifies a CRC-32C over every byte. TFRecord does the
+same, and npz and torch.save are zip files with a CRC-32; the other peers have no checksum, or
+none by default.
 """
 
 _REPRODUCE = """\
@@ -197,7 +200,9 @@ python -m benchmarks --only small --out /tmp/out  # one row, into a folder of yo
 ```
 
 Files are written below `benchmarks/` and removed. The page cache is left alone: reads come from
-memory, and writes without fsync end there. Numbers depend on the machine; ratios travel better.
+memory, and writes without fsync end there. Before each sample of 64 MiB and more, twice as much
+memory is touched and freed, so that no contender pays for memory that others warmed up. Numbers
+depend on the machine; ratios travel better.
 """
 
 
@@ -236,14 +241,14 @@ def _losses(document: Entry) -> str:
     out = []
     for line in document["lines"]:
         best, target = line["best_peer"], line["target"]
+        faults = [f"{c['name']} failed ({c['failed']})" for c in line["contenders"] if "failed" in c]
         if best and best["ratio"] < 1:
-            out.append(
-                f"- {line['title']}: {best['name']} is {_times(1 / best['ratio'])} times as fast. {line['note']}"
-            )
+            faults.append(f"{best['name']} is {_times(1 / best['ratio'])} times as fast")
         if target and not target["met"]:
-            out.append(f"- {line['title']}: target missed ({_verdict(line).removeprefix('target: ')}).")
-        out += [f"- {line['title']}: {c['name']} failed: {c['failed']}." for c in line["contenders"] if "failed" in c]
-    return "## Where we lose\n\n" + ("\n".join(item.rstrip() for item in out) or "Nowhere in this run.") + "\n"
+            faults.append(_verdict(line))
+        if faults:
+            out.append(f"- {line['title']}: {'; '.join(faults)}. {line['note']}".rstrip())
+    return "## Where we lose\n\n" + ("\n".join(out) or "Nowhere in this run.") + "\n"
 
 
 def _section(line: Entry) -> str:
@@ -270,6 +275,9 @@ def _machine(document: Entry) -> str:
 
 # ---- the chart --------------------------------------------------------------
 
+_LEFT, _RIGHT = 1 / 50, 500
+_AHEAD, _BEHIND, _OTHERS = "#1b7837", "#c2570c", "#b0b0b0"
+
 
 def draw(document: Entry, path: Path) -> None:
     """Each line's peers on a logarithmic axis: how many times as fast tensorbytes is."""
@@ -279,31 +287,54 @@ def draw(document: Entry, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     lines = [line for line in document["lines"] if _ours(line) and line["best_peer"]]
-    figure, axes = plt.subplots(figsize=(10, 1.2 + 0.36 * len(lines)))
-    for y, line in enumerate(lines):
-        ours = _ours(line)
-        assert ours
-        ratios = [c["median"] / ours["median"] for c in line["contenders"] if c["role"] == PEER and "median" in c]
-        best = line["best_peer"]
-        colour = "#1b7837" if best["ratio"] >= 1 else "#c2570c"
-        axes.plot(ratios, [y] * len(ratios), "o", color="#b8b8b8", markersize=4, zorder=2)
-        axes.plot([best["ratio"]], [y], "o", color=colour, markersize=8, zorder=3)
-        axes.annotate(
-            f"{best['name']} {_times(best['ratio'])}x",
-            (1.01, y), xycoords=("axes fraction", "data"), va="center", color=colour, fontsize=9,
-        )  # fmt: skip
-        target = line["target"]
-        if target and target["compared"] and target["compared"]["name"] == best["name"]:
-            axes.plot([target["at_least"]], [y], "|", color="black", markersize=13, zorder=4)
-    axes.axvline(1, color="black", linewidth=0.8, zorder=1)
+    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.34 * len(lines)))
     axes.set_xscale("log")
+    axes.set_xlim(_LEFT, _RIGHT)
+    ticks = (0.1, 1, 10, 100)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_yticks(range(len(lines)), [line["title"] for line in lines], fontsize=9)
     axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.grid(axis="x", color="#e6e6e6", zorder=0)
-    axes.set_xlabel("times as fast as the peer: grey, each peer; coloured, the fastest; bar, the target")
-    axes.set_title("tensorbytes beside its peers: right of 1 is faster", loc="left", fontsize=11)
-    for side in ("top", "right"):
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#e6e6e6")
+    axes.set_axisbelow(True)
+    axes.axvline(1, color="black", linewidth=1, zorder=1)
+    for y, line in enumerate(lines):
+        _draw_line(axes, y, line)
+    axes.set_xlabel("our speed ÷ the peer's: right of 1 tensorbytes is faster")
+    axes.set_title("tensorbytes beside its peers", loc="left", fontsize=11)
+    for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
+    _legend(figure)
     figure.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(figure)
+
+
+def _draw_line(axes: Any, y: int, line: Entry) -> None:
+    ours, best, target = _ours(line), line["best_peer"], line["target"]
+    assert ours is not None
+    ratios = [c["median"] / ours["median"] for c in line["contenders"] if c["role"] == PEER and "median" in c]
+    colour = _AHEAD if best["ratio"] >= 1 else _BEHIND
+    axes.plot([r for r in ratios if _LEFT < r < _RIGHT], [y] * sum(_LEFT < r < _RIGHT for r in ratios), "o",
+              color=_OTHERS, markersize=4, zorder=2)  # fmt: skip
+    off_scale = best["ratio"] <= _LEFT
+    axes.plot([max(best["ratio"], _LEFT * 1.15)], [y], "<" if off_scale else "o", color=colour, markersize=8, zorder=3)
+    if target and target["compared"] and target["compared"]["name"] == best["name"]:
+        axes.plot([target["at_least"]], [y], "|", color="black", markersize=12, markeredgewidth=1.8, zorder=4)
+    label = f"{_times(best['ratio'])} x {best['name']}"
+    axes.annotate(label, (1.01, y), xycoords=("axes fraction", "data"), va="center", color=colour, fontsize=9)
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    def sign(marker: str, colour: str, size: float, label: str) -> Any:
+        return Line2D([], [], marker=marker, color=colour, markersize=size, linestyle="", label=label)
+
+    signs = [
+        sign("o", _AHEAD, 8, "fastest peer, slower than we are"),
+        sign("o", _BEHIND, 8, "fastest peer, faster than we are"),
+        sign("o", _OTHERS, 4, "other peers"),
+        sign("|", "black", 12, "target"),
+    ]
+    figure.legend(handles=signs, loc="lower center", ncols=4, fontsize=9, frameon=False)

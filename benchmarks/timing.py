@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 OURS, PEER, FLOOR = "ours", "peer", "floor"
+# Fresh memory may cost ten times as much as memory that was in use a moment ago (a virtual
+# machine gives free pages back to its host), so before samples of this size some is touched.
+_WARM_FROM = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to go on: `seconds` for each line, within the bounds on rounds."""
+    """How long to go on: `seconds` for each line, within the bounds on rounds.
+
+    A line whose rounds are so slow that it passes `most_seconds` stops after two of them.
+    """
 
     seconds: float = 6.0
-    least_rounds: int = 5
+    most_seconds: float = 20.0
+    least_rounds: int = 3
     most_rounds: int = 40
     sample_seconds: float = 0.005
 
@@ -102,8 +109,11 @@ def measure(line: Line, effort: Effort) -> list[Result]:
 def _try_out(result: Result, line: Line, effort: Effort) -> None:
     """Check the answer, then find how many calls make a sample."""
     contender = result.contender
+    started = perf_counter()
     try:
-        right = contender.check(contender.function(contender.argument))
+        out = contender.function(contender.argument)
+        elapsed = perf_counter() - started
+        right = contender.check(out)
     except Exception as error:  # whatever a library throws is its result here
         result.failed = f"{type(error).__name__}: {error}".splitlines()[0]
         return
@@ -112,7 +122,8 @@ def _try_out(result: Result, line: Line, effort: Effort) -> None:
             contender.after()
     if not right:
         result.failed = "gave back something else than it was given"
-    elif not contender.after and not line.reports_seconds:
+    elif not contender.after and not line.reports_seconds and elapsed < 20 * effort.sample_seconds:
+        del out
         once = min(_sample(contender, 1, line) for _ in range(2))
         result.calls = max(1, round(effort.sample_seconds / max(once, 1e-7)))
 
@@ -120,7 +131,8 @@ def _try_out(result: Result, line: Line, effort: Effort) -> None:
 def _take_rounds(running: list[Result], line: Line, effort: Effort) -> None:
     started = perf_counter()
     for number in range(effort.most_rounds):
-        if number >= effort.least_rounds and perf_counter() - started > effort.seconds:
+        elapsed = perf_counter() - started
+        if elapsed > effort.seconds and number >= (2 if elapsed > effort.most_seconds else effort.least_rounds):
             return
         first = number % max(len(running), 1)
         for result in running[first:] + running[:first]:
@@ -131,6 +143,8 @@ def _sample(contender: Contender, calls: int, line: Line) -> float:
     """Seconds per call."""
     function, argument = contender.function, contender.argument
     kept: list[Any] = [None] * calls
+    if line.nbytes >= _WARM_FROM:
+        np.empty(2 * line.nbytes, np.uint8).fill(1)
     if line.keep_results:
         started = perf_counter()
         for index in range(calls):

@@ -10,7 +10,6 @@ import contextlib
 import io
 import mmap
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
@@ -142,7 +141,7 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
         with open(path, "wb", buffering=0) as special:
             yield special
         return
-    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    temporary = f"{path}.{os.urandom(4).hex()}.tmp"
     file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed before the rename
     try:
         yield file

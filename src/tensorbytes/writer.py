@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -63,7 +62,7 @@ class Writer:
         elif os.path.exists(self._path) and not os.path.isfile(self._path):
             self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 - a device or a named pipe
         else:
-            self._temporary = f"{self._path}.{secrets.token_hex(4)}.tmp"
+            self._temporary = f"{self._path}.{os.urandom(4).hex()}.tmp"
             self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
             _lock(self._file, self._path)
 

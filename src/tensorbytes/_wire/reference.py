@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,14 @@ def _byte_table() -> list[int]:
 
 _TABLE = _byte_table()
 _TABLE_NP = np.array(_TABLE, np.uint32)
-# Two bytes at a time: what a 16-bit word does to a checksum.
-_WORDS = np.arange(65536, dtype=np.uint32)
-_WORD_TABLE = _TABLE_NP[(_TABLE_NP[_WORDS & 0xFF] ^ (_WORDS >> 8)) & 0xFF] ^ (_TABLE_NP[_WORDS & 0xFF] >> 8)
+
+
+@cache
+def _word_table() -> np.ndarray[Any, Any]:
+    """Two bytes at a time: what a 16-bit word does to a checksum. Made when first used."""
+    words = np.arange(65536, dtype=np.uint32)
+    first = _TABLE_NP[words & 0xFF]
+    return _TABLE_NP[(first ^ (words >> 8)) & 0xFF] ^ (first >> 8)
 
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int:
@@ -60,8 +66,9 @@ def _crc_of_lanes(words: np.ndarray[Any, Any], crc: int) -> int:
     """Checksum equal stretches side by side, then fold neighbours together."""
     lanes = np.zeros(len(words), np.uint32)
     lanes[0] = crc
+    table = _word_table()
     for column in np.ascontiguousarray(words.T):
-        lanes = _WORD_TABLE[(lanes ^ column) & 0xFFFF] ^ (lanes >> np.uint32(16))
+        lanes = table[(lanes ^ column) & 0xFFFF] ^ (lanes >> np.uint32(16))
     shift = _zeros_operator(words.shape[1] * 2)
     while len(lanes) > 1:
         lanes = _apply(shift, lanes[0::2]) ^ lanes[1::2]

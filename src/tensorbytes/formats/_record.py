@@ -212,7 +212,7 @@ def _decode_value(
     if ext.layout is not None:
         value: Value = _assemble(data, message, ext.layout, limits, start)
     else:
-        value = tensorproto.decode(data, message, limits, start)
+        value = _decode_plain(data, message, ext, start, limits)
     if ext.encoding:
         if ext.encoding not in _KNOWN_ENCODINGS or not isinstance(value, Strings):
             raise CorruptError(f"unknown encoding {ext.encoding!r}", at=start)
@@ -221,15 +221,24 @@ def _decode_value(
         tensorproto.check_content(value, message, start)
     if not 0 <= ext.part < ext.parts:
         raise CorruptError(f"part {ext.part} of {ext.parts}", at=start)
-    if ext.kind and message.grown:
-        # Python values take several times the memory of their tensor, so no claims here.
-        raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start)
     path = ext.path(start, limits)
     if path and ext.name not in (None, path_name(path)):
         raise CorruptError(f"the name {ext.name!r} on a value whose path is {path_name(path)!r}", at=start)
     named = with_meta(value, None if path else ext.name, ext.meta)
     place = Place(ext.part, ext.parts, ext.item, ext.document)
     return Record(Leaf(named, path, ext.kind, at=start), place, ext.header_checked, message.grown)
+
+
+def _decode_plain(
+    data: memoryview, message: tensorproto.Message, ext: _Extension, start: int, limits: Limits
+) -> Tensor | Strings:
+    if not ext.kind or len(message.shape) > limits.max_rank:
+        return tensorproto.decode(data, message, limits, start)
+    # Python values take several times the memory of their tensor: only those that are there count.
+    try:
+        return tensorproto.decode(data, message, tensorproto.after(limits, limits.max_bytes), start)
+    except LimitError:
+        raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start) from None
 
 
 class _Extension:
@@ -280,6 +289,8 @@ class _Extension:
     def _check_header(self, data: memoryview, item: proto.Field, start: int) -> None:
         if item.wire != proto.FIXED32:
             raise CorruptError(f"the header checksum has the wire type {item.wire}", at=item.at)
+        if self.header_checked:  # each would mean another look at all that stands before it
+            raise CorruptError("a second checksum of the record's header", at=item.at)
         (stored,) = struct.unpack_from("<I", data, item.start)
         if stored != mask(crc32c(data[start : item.at])):
             raise CorruptError("the checksum of the record's header differs", at=item.at)

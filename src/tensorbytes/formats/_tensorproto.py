@@ -32,6 +32,8 @@ _STRING_TAG = 0x42
 _CONTENT, _STRING = 4, 8
 # What a string costs in memory beside its bytes, once it is a Python object in an array.
 _STRING_COST = 64
+# TensorFlow's own limit, the highest of any framework; no need to read on.
+_MOST_DIMENSIONS = 254
 _REFUSED = {14: "resource_handle_val", 15: "variant_val"}
 
 
@@ -159,6 +161,8 @@ def _parse_shape(shape: list[int], data: memoryview, whole: proto.Field) -> None
         if size >= 1 << 63:
             raise CorruptError(f"a dimension is {size - (1 << 64)}", at=item.at)
         shape.append(size)
+        if len(shape) > _MOST_DIMENSIONS:
+            raise LimitError(f"a tensor of rank over {_MOST_DIMENSIONS} (byte {whole.at})")
 
 
 def _join(runs: list[tuple[Array, Any]]) -> tuple[Array, Any]:

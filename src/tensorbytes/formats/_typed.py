@@ -21,6 +21,7 @@ from tensorbytes.errors import CorruptError
 from tensorbytes.tensor import Array
 
 HALF, FLOAT8 = 13, 18
+_FEW_BYTES = 16
 _SMALL_FLOATS = (*(name for name in dtypes.DTYPES if name.startswith("float8")), "float4_e2m1fn")
 # Field numbers: the wire's element type and the dtypes that use them.
 FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
@@ -64,7 +65,7 @@ def values(data: memoryview, typed: dict[int, list[proto.Field]], row: DType) ->
         return np.frombuffer(proto.delimited(data, items[-1]), np.uint8).reshape(-1, 1)
     if kind == "varint":
         return _narrow(_integers(data, items), row, items[0].at)
-    flat = np.concatenate([_floats(data, item, kind) for item in items])
+    flat = _floats(data, items, kind)
     if flat.nbytes % row.itemsize:
         raise CorruptError(f"an odd number of values for {row.name}", at=items[0].at)
     return flat.view(np.uint8).reshape(-1, row.itemsize)
@@ -73,25 +74,29 @@ def values(data: memoryview, typed: dict[int, list[proto.Field]], row: DType) ->
 def _integers(data: memoryview, items: Iterable[proto.Field]) -> Array:
     """Packed and single varints as uint64, in order."""
     chunks: list[Array] = []
-    single: list[int] = []
+    few: list[int] = []  # from here and there: NumPy is too slow for one at a time
     for item in items:
         if item.wire == proto.VARINT:
-            single.append(item.start)
-            continue
-        if single:
-            chunks.append(np.array(single, np.uint64))
-            single = []
-        chunks.append(proto.varints(proto.delimited(data, item), item.start))
-    return np.concatenate([*chunks, np.array(single, np.uint64)])
+            few.append(item.start)
+        elif len(proto.delimited(data, item)) <= _FEW_BYTES:
+            at = item.start
+            while at < item.end:
+                value, at = proto.read_varint(data, at, item.end)
+                few.append(value)
+        else:
+            chunks += [np.array(few, np.uint64), proto.varints(proto.delimited(data, item), item.start)]
+            few = []
+    return np.concatenate([*chunks, np.array(few, np.uint64)])
 
 
-def _floats(data: memoryview, item: proto.Field, kind: str) -> Array:
+def _floats(data: memoryview, items: Iterable[proto.Field], kind: str) -> Array:
     size = np.dtype(kind).itemsize
-    if item.wire not in (proto.DELIMITED, proto.FIXED32 if size == 4 else proto.FIXED64):
-        raise CorruptError(f"field {item.number} has the wire type {item.wire}", at=item.at)
-    if (item.end - item.start) % size:
-        raise CorruptError(f"packed values of {size} bytes fill {item.end - item.start} bytes", at=item.at)
-    return np.frombuffer(data[item.start : item.end], kind)
+    for item in items:
+        if item.wire not in (proto.DELIMITED, proto.FIXED32 if size == 4 else proto.FIXED64):
+            raise CorruptError(f"field {item.number} has the wire type {item.wire}", at=item.at)
+        if (item.end - item.start) % size:
+            raise CorruptError(f"packed values of {size} bytes fill {item.end - item.start} bytes", at=item.at)
+    return np.frombuffer(b"".join([data[item.start : item.end] for item in items]), kind)
 
 
 def _narrow(wide: Array, row: DType, at: int) -> Array:

@@ -26,7 +26,7 @@ from tensorbytes._wire import (
     mask,
     scan,
 )
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError
 from tensorbytes.formats import Format, Options, _record
 from tensorbytes.formats._record import Place, Record
 from tensorbytes.formats._tensorproto import after
@@ -143,7 +143,11 @@ def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bo
     """The record in [start, end). A lazy one must vouch for its own header, or is read whole."""
     if not lazy:
         return _record.decode(data, start, end, limits)
-    record = _record.decode(data, start, end, limits, verify=lambda: check_payload(data, start, end))
+    try:
+        record = _record.decode(data, start, end, limits, verify=lambda: check_payload(data, start, end))
+    except TensorbytesError:
+        check_payload(data, start, end)  # damage explains whatever was found
+        raise
     if record.header_checked:
         record.leaf = replace(record.leaf, check=lambda: check_record(data, start, end, limits))
     return record

@@ -36,9 +36,14 @@ def from_value(value: Value, device: str | None = None) -> Any:
     if dtypes.get(value.dtype).numpy is None or value.dtype.endswith(("time64", "delta64")):
         raise UnsupportedError(f"JAX has no dtype for {value.dtype}; to='tensor' may serve")
     array = value.numpy()
+    if array.flags.writeable:
+        array = array.copy()  # JAX may use the memory as it is, and counts on its never changing
+    where = _device(placement(value, device))
     try:
-        made = jax.device_put(array, _device(placement(value, device)))
-    except TypeError as error:
+        made = jax.device_put(array, where)
+    except (TypeError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, jax.errors.JaxRuntimeError) and "INVALID_ARGUMENT" not in str(error):
+            raise
         raise UnsupportedError(f"JAX has no dtype for {value.dtype}: {error}") from None
     if made.dtype != array.dtype:
         raise LossError(

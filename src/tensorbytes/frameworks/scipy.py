@@ -90,7 +90,8 @@ def _make(value: Sparse, values: Array, wanted: str, kind: str) -> Any:
         made = make((values, value.parts[0]), shape=shape)
         made.offsets = value.parts[0]
     else:
-        made = _compressed(make, values, *value.parts, shape)
+        pointers, indices = value.parts
+        made = _compressed(make, values, pointers, indices, shape)
     return made if made.format == wanted else made.asformat(wanted)
 
 

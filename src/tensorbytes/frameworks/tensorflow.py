@@ -96,7 +96,9 @@ def from_value(value: Value, device: str | None = None) -> Any:
             return _sparse(value)
         made = _tensor(value)
         if value.meta.get("type") == "Variable":
-            return tf.Variable(made, trainable=value.meta.get("tf.trainable") != "false", name=value.name or value.meta.get("name"))
+            return tf.Variable(
+                made, trainable=value.meta.get("tf.trainable") != "false", name=value.name or value.meta.get("name")
+            )
         return made
 
 
@@ -108,6 +110,8 @@ def _tensor(value: Tensor | Strings) -> Any:
     if not row.in_tensorflow:
         raise UnsupportedError(f"TensorFlow has no dtype for {value.dtype}; to='numpy' or to='tensor' may serve")
     if row.name in _QUANTIZED:
+        if "torch.scale" in value.meta:
+            raise UnsupportedError(f"TensorFlow's {row.name} has no scale and zero point: use to='torch' or 'tensor'")
         integers = _QUANTIZED[row.name]
         array = np.ndarray(value.shape, integers.as_numpy_dtype, value.data)
         return tf.bitcast(tf.constant(array), row.name)

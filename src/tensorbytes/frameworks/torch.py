@@ -24,7 +24,15 @@ _COMPRESSED = {
 }
 # Stand-ins for copying: torch has no kernels for its rarer types, and some that change NaNs.
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_SIGNED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128)
+_SIGNED = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex32,
+    torch.complex64,
+    torch.complex128,
+)
 _PAIRS = "float4_e2m1fn_x2"
 _MEMORY_FORMATS = {"channels_last": (4, torch.channels_last), "channels_last_3d": (5, torch.channels_last_3d)}
 
@@ -117,7 +125,8 @@ def _flip_signs(flat: Array, width: int, which: list[bool]) -> Array:
     """Negate real or imaginary parts by their sign bits, as arithmetic would change NaNs."""
     bits = flat.view(f"<u{width}").reshape(-1, len(which))
     sign = 1 << width * 8 - 1
-    return (bits ^ np.array([sign if flip else 0 for flip in which], bits.dtype)).reshape(-1).view(np.uint8)
+    flipped: Array = bits ^ np.array([sign if flip else 0 for flip in which], bits.dtype)
+    return flipped.reshape(-1).view(np.uint8)
 
 
 def _refuse_pairs(x: torch.Tensor) -> None:
@@ -157,10 +166,7 @@ def _quantization(x: torch.Tensor) -> dict[str, str]:
 def from_value(value: Value, device: str | None = None) -> Any:
     if isinstance(value, Strings):
         return numpy_adapter.from_value(value)  # torch has no strings
-    if isinstance(value, Tensor):
-        made = _tensor(value)
-    else:
-        made = _ragged(value) if isinstance(value, Ragged) else _sparse(value)
+    made = _tensor(value) if isinstance(value, Tensor) else _structure(value)
     where = placement(value, device)
     if where is not None:
         made = made.to(where)
@@ -214,6 +220,15 @@ def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.
         else:
             made = torch._make_per_tensor_quantized_tensor(ints, scale, zero)
     return made
+
+
+def _structure(value: Ragged | Sparse) -> torch.Tensor:
+    if isinstance(value.values, Tensor) and dtypes.get(value.values.dtype).torch == _PAIRS:
+        raise UnsupportedError(f"torch's {_PAIRS} has no sparse or nested form of single values: use to='tensor'")
+    try:
+        return _ragged(value) if isinstance(value, Ragged) else _sparse(value)
+    except RuntimeError as error:  # indices that torch wants sorted and distinct, a dtype without a kernel
+        raise UnsupportedError(f"torch can't hold this: {error}") from None
 
 
 def _ragged(value: Ragged) -> torch.Tensor:

@@ -20,6 +20,7 @@ The author of a framework's adapter adds a module `<name>_cases` beside the five
 with a list CASES and a function `fingerprint`.
 """
 
+from tensorbytes.testing import bits
 from tensorbytes.testing.case import (
     FULL,
     READ_OPTIONS,
@@ -34,25 +35,31 @@ from tensorbytes.testing.case import (
     fingerprint,
     outcome,
     setting,
-    transfer,
+    suite,
 )
 from tensorbytes.testing.refusals import REFUSALS, refusal
+from tensorbytes.testing.transfer import MAY_REFUSE, check_transfer, is_dense, transfer
 
 __all__ = [
     "FULL",
+    "MAY_REFUSE",
     "READ_OPTIONS",
     "REFUSALS",
     "Case",
     "ContractError",
     "Fingerprint",
     "Outcome",
+    "bits",
     "cases",
     "check_case",
     "check_cases",
     "check_format",
+    "check_transfer",
     "fingerprint",
+    "is_dense",
     "outcome",
     "refusal",
     "setting",
+    "suite",
     "transfer",
 ]

@@ -87,7 +87,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy's or ml_dtypes' dtype, looked up without the code under test."""
     import ml_dtypes
 
-    return np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(np, name, None) or getattr(ml_dtypes, name))
+    return found
 
 
 def array(name: str, shape: tuple[int, ...]) -> Array:

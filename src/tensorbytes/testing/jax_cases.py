@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from tensorbytes.testing.bits import Array, array, every_pattern, keep_value_bit
 from tensorbytes.testing.case import Case, Fingerprint
 
 # Types of NumPy or ml_dtypes that JAX, or its CPU compiler, does not take.
-_WITHOUT = ("complex32", "bcomplex32", "float6_e2m3fn", "float6_e3m2fn", "int1", "uint1")
+_WITHOUT = ("complex32", "bcomplex32", "float6_e2m3fn", "float6_e3m2fn")
 NAMES = tuple(
     row.name
     for row in dtypes.DTYPES.values()
@@ -42,6 +43,7 @@ def _piece(x: Any) -> Array:
     bits = dtypes.get(x.dtype.name).bits
     if bits < 8 or not x.size:
         return np.asarray(x)
+    x.block_until_ready()  # a copy into the device may still be under way
     raw = ctypes.string_at(x.unsafe_buffer_pointer(), x.nbytes)
     return np.frombuffer(raw, numpy_dtype(x.dtype.name)).reshape(x.shape)
 
@@ -71,12 +73,13 @@ def _traced() -> Any:
     return caught[0]
 
 
+def _put(shape: tuple[int, ...], name: str) -> Any:
+    return jax.device_put(array(name, shape))
+
+
 _LAYOUTS: dict[str, Callable[[str], Any]] = {
     "0-d": lambda name: jax.device_put(array(name, ())),
-    **{
-        f"empty {'x'.join(map(str, shape))}": lambda name, shape=shape: jax.device_put(array(name, shape))
-        for shape in EMPTY
-    },
+    **{f"empty {'x'.join(map(str, shape))}": partial(_put, shape) for shape in EMPTY},
     "1-d": lambda name: jax.device_put(array(name, (len(patterns(name)) + 3,))),
     "4-d": lambda name: jax.device_put(array(name, (2, 3, 4, 5))),
     "rank 32": lambda name: jax.device_put(array(name, (1,) * 30 + (2, 3))),
@@ -93,7 +96,7 @@ def _cases(name: str) -> Iterable[Case]:
             np.frombuffer(every_pattern(name), numpy_dtype(name))
         )
     for layout, build in layouts.items():
-        yield Case("jax", name, layout, lambda build=build: build(name))
+        yield Case("jax", name, layout, partial(build, name))
 
 
 CASES: list[Case] = [

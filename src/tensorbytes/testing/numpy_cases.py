@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tensorbytes.testing.bits import (
 )
 from tensorbytes.testing.case import Case, Fingerprint
 
-NUMBERS = tuple(row.name for row in dtypes.DTYPES.values() if row.numpy and not row.numpy.endswith(("time64", "delta64")))
+NAMES = tuple(row.name for row in dtypes.DTYPES.values() if row.numpy and not row.numpy.endswith(("time64", "delta64")))
 EMPTY = ((0,), (0, 3), (3, 0), (2, 0, 3))
 
 
@@ -46,6 +47,8 @@ def fingerprint(x: Any) -> Fingerprint:
         raise TypeError(f"{type(x)} is not of NumPy")
     whole = np.asarray(x)
     made: Fingerprint = {"dense": dense(whole), "held.scalar": isinstance(x, np.generic)}
+    if type(x) not in (np.ndarray, np.memmap) and not isinstance(x, np.generic):
+        made["own.type"] = type(x).__name__  # a mask or another meaning goes with it
     if whole.dtype.name in dtypes.DTYPES and dtypes.get(whole.dtype.name).bits < 8:
         made["own.values"] = whole.astype(np.float32).tobytes()  # the bits mean the same numbers
     made["memory.layout"] = (whole.strides, whole.dtype.byteorder, whole.flags.writeable, whole.flags.aligned)
@@ -91,7 +94,7 @@ def _high_bits(name: str) -> Array:
 LAYOUTS: dict[str, Callable[[str], Any]] = {
     "0-d": lambda name: array(name, ()),
     "scalar": lambda name: array(name, (1,))[0],
-    **{f"empty {'x'.join(map(str, shape))}": lambda name, shape=shape: array(name, shape) for shape in EMPTY},
+    **{f"empty {'x'.join(map(str, shape))}": partial(array, shape=shape) for shape in EMPTY},
     "1-d": lambda name: array(name, (len(patterns(name)) + 3,)),
     "4-d": lambda name: array(name, (2, 3, 4, 5)),
     "rank 32": lambda name: array(name, (1,) * 30 + (2, 3)),
@@ -122,7 +125,7 @@ def _number_cases(name: str) -> list[Case]:
         layouts["big-endian 0-d"] = lambda name: _big_endian(name)[1, 1:2].reshape(())
     if name == "bool":
         layouts["byte 2"] = lambda name: np.array([0, 1, 2], np.uint8).view(bool)
-    return [Case("numpy", name, layout, lambda build=build: build(name)) for layout, build in layouts.items()]
+    return [Case("numpy", name, layout, partial(build, name)) for layout, build in layouts.items()]
 
 
 # ---- times, text, and what is refused ---------------------------------------
@@ -133,7 +136,18 @@ def _times(unit: str, kind: str, order: str = "<") -> Array:
     return np.ndarray((4, 5), f"{order}{kind}8{unit}", bytearray(raw if order == "<" else swap(raw, 8)))
 
 
+def _seen(view: Callable[[Array], Any], kind: str) -> Any:
+    return view(_times("[ns]", kind))
+
+
 _UNITS = ("", "[Y]", "[M]", "[W]", "[D]", "[h]", "[m]", "[s]", "[ms]", "[us]", "[ns]", "[ps]", "[fs]", "[as]", "[25s]")
+_TIME_VIEWS: dict[str, Callable[[Array], Any]] = {
+    "0-d": lambda x: x[1, 1:2].reshape(()),
+    "scalar": lambda x: x[0, 1],
+    "empty": lambda x: x[:0],
+    "reversed": lambda x: x[::-1, ::-1],
+    "transposed": lambda x: x.T,
+}
 _TEXT = ["", "a", "naïve", "\U0001f600", "nul\0inside", "line\nbreak", "日本語", "e\u0301", "x" * 300]
 _BYTES = [b"", b"a", b"\0", b"trailing\0\0", bytes(range(256)), b"\xff\xfe", b"x" * 300]
 
@@ -194,28 +208,22 @@ _REFUSED: dict[tuple[str, str], Callable[[], Any]] = {
 }
 
 
-class _Subclass(np.ndarray):  # type: ignore[type-arg]
+class _Subclass(np.ndarray[Any, Any]):
     pass
 
 
 CASES: list[Case] = [
-    *(case for name in NUMBERS for case in _number_cases(name)),
+    *(case for name in NAMES for case in _number_cases(name)),
     *(
-        Case("numpy", f"{word}64", f"unit {unit or 'none'}{mark}", lambda u=unit, k=kind, o=order: _times(u, k, o))
+        Case("numpy", f"{word}64", f"unit {unit or 'none'}{mark}", partial(_times, unit, kind, order))
         for word, kind in (("datetime", "M"), ("timedelta", "m"))
         for order, mark in (("<", ""), (">", ", big-endian"))
         for unit in _UNITS
     ),
     *(
-        Case("numpy", f"{word}64", layout, lambda k=kind, view=view: view(_times("[ns]", k)))
+        Case("numpy", f"{word}64", layout, partial(_seen, view, kind))
         for word, kind in (("datetime", "M"), ("timedelta", "m"))
-        for layout, view in {
-            "0-d": lambda x: x[1, 1:2].reshape(()),
-            "scalar": lambda x: x[0, 1],
-            "empty": lambda x: x[:0],
-            "reversed": lambda x: x[::-1, ::-1],
-            "transposed": lambda x: x.T,
-        }.items()
+        for layout, view in _TIME_VIEWS.items()
     ),
     *(Case("numpy", dtype, layout, build) for (dtype, layout), build in (_STRINGS | _REFUSED).items()),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ def _scalars(items: list[Any], dtype: Any) -> tuple[str, tuple[int, ...], bytes]
 def fingerprint(x: Any) -> Fingerprint:
     if not sparse.issparse(x):
         raise TypeError(f"{type(x)} is not of SciPy")
+    parts: list[Any]
     made: Fingerprint = {"layout": x.format, "shape": x.shape, "held.type": type(x).__name__}
     if x.format == "dok":
         keys = [list(key) if isinstance(key, tuple) else [key] for key in x.keys()]  # noqa: SIM118 - dok iterates rows
@@ -43,8 +45,9 @@ def fingerprint(x: Any) -> Fingerprint:
             "values": _scalars(list(x.values()), x.dtype),
         }
     if x.format == "lil":
-        rows = [list(map(int, row)) for row in x.rows]
-        return made | {"own.rows": rows, "own.values": _lil_values(x)}
+        lengths = [len(row) for row in x.rows]
+        parts = [[sum(lengths[:n]) for n in range(len(lengths) + 1)], [int(n) for row in x.rows for n in row]]
+        return made | {"layout": "csr", "parts": parts, "values": _scalars(_lil_values(x), x.dtype)}
     if x.format == "coo":
         parts, index = [_coordinates(x.coords)], [axis.dtype.name for axis in x.coords]
     elif x.format == "dia":
@@ -60,9 +63,7 @@ def fingerprint(x: Any) -> Fingerprint:
 
 def _lil_values(x: Any) -> list[Any]:
     """lil holds numbers one by one, NumPy's or Python's."""
-    return [
-        [(item if isinstance(item, np.generic) else x.dtype.type(item)).tobytes() for item in row] for row in x.data
-    ]
+    return [item if isinstance(item, np.generic) else x.dtype.type(item) for row in x.data for item in row]
 
 
 # ---- the classes ------------------------------------------------------------
@@ -189,9 +190,9 @@ def _big_endian(name: str) -> Any:
 def _cases(name: str) -> Iterable[Case]:
     for layout, build in _BOTH.items():
         for kind in ("array", "matrix"):
-            yield Case("scipy", name, layout.format(kind), lambda build=build, kind=kind: build(name, kind))
+            yield Case("scipy", name, layout.format(kind), partial(build, name, kind))
     for layout, make in _ARRAYS.items():
-        yield Case("scipy", name, layout, lambda make=make: make(name))
+        yield Case("scipy", name, layout, partial(make, name))
 
 
 def _long_double() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from tensorbytes.testing.case import Case, Fingerprint
 _INTEGERS = {"qint8": "int8", "quint8": "uint8", "qint32": "int32", "qint16": "int16", "quint16": "uint16"}
 NAMES = tuple(row.name for row in dtypes.DTYPES.values() if row.in_tensorflow)
 # TensorFlow has tensors of these, but its own serialize_tensor does not take them.
-NO_KERNELS = tuple(name for name in NAMES if name.startswith(("float8", "float4", "int2", "uint2", "int4", "uint4", "q")))
+NO_KERNELS = tuple(
+    name for name in NAMES if name.startswith(("float8", "float4", "int2", "uint2", "int4", "uint4", "q"))
+)
 # Nor do its variables take these.
 NO_VARIABLES = ("float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "qint16", "quint16")
 EMPTY = ((0,), (0, 3), (3, 0), (2, 0, 3))
@@ -81,7 +84,7 @@ def tensor(name: str, shape: tuple[int, ...]) -> Any:
 
 _DENSE: dict[str, Callable[[str], Any]] = {
     "0-d": lambda name: tensor(name, ()),
-    **{f"empty {'x'.join(map(str, shape))}": lambda name, shape=shape: tensor(name, shape) for shape in EMPTY},
+    **{f"empty {'x'.join(map(str, shape))}": partial(tensor, shape=shape) for shape in EMPTY},
     "1-d": lambda name: tensor(name, (max(len(patterns(_INTEGERS.get(name, name))), 40),)),
     "4-d": lambda name: tensor(name, (2, 3, 4, 5)),
     "rank 32": lambda name: tensor(name, (1,) * 30 + (2, 3)),
@@ -104,7 +107,7 @@ def _dense_cases(name: str) -> Iterable[Case]:
     if name == "float32":
         layouts |= _FLOAT32
     for layout, build in layouts.items():
-        yield Case("tensorflow", name, layout, lambda build=build: build(name))
+        yield Case("tensorflow", name, layout, partial(build, name))
 
 
 # ---- sparse, ragged, slices -------------------------------------------------
@@ -167,14 +170,14 @@ def _strings(shape: tuple[int, ...]) -> Any:
 
 def _structure_cases(name: str) -> Iterable[Case]:
     for layout, build in _STRUCTURES.items():
-        yield Case("tensorflow", name, layout, lambda build=build: build(lambda shape: tensor(name, shape)))
+        yield Case("tensorflow", name, layout, partial(build, partial(tensor, name)))
 
 
 CASES: list[Case] = [
     *(case for name in NAMES for case in _dense_cases(name)),
     *(case for name in NAMES for case in _structure_cases(name)),
     *(
-        Case("tensorflow", "string", layout, lambda build=build: build(_strings))
+        Case("tensorflow", "string", layout, partial(build, _strings))
         for layout, build in (_STRING_DENSE | _STRUCTURES).items()
     ),
     Case("tensorflow", "variant", "0-d", lambda: tf.raw_ops.EmptyTensorList(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,7 @@ from tensorbytes.testing.case import Case, Fingerprint
 
 QUANTIZED = ("qint8", "quint8", "qint32")
 NAMES = tuple(
-    row.name
-    for row in dtypes.DTYPES.values()
-    if row.torch and hasattr(torch, row.torch) and row.name not in QUANTIZED
+    row.name for row in dtypes.DTYPES.values() if row.torch and hasattr(torch, row.torch) and row.name not in QUANTIZED
 )
 EMPTY = ((0,), (0, 3), (3, 0), (2, 0, 3))
 # Those that torch.nested.nested_tensor has kernels for.
@@ -127,7 +126,14 @@ def _nested(x: torch.Tensor) -> Fingerprint:
             "held.splits": [str(x.offsets().dtype)],
             "held.lengths": (lengths, x._ragged_idx),
         }
-    return {"own.rows": [dense(row) for row in x.unbind()], "own.dtype": str(x.dtype), "own.dim": x.dim()}
+    rows = [dense(row) for row in x.unbind()]
+    sizes = [row.numel() for row in x.unbind()]
+    name = rows[0][0] if rows else str(x.dtype)
+    return {
+        "splits": [[sum(sizes[:n]) for n in range(len(sizes) + 1)]],
+        "values": (name, (sum(sizes),), b"".join(raw for _, _, raw in rows)),
+        "own.shapes": [shape for _, shape, _ in rows],
+    }
 
 
 # ---- dense layouts ----------------------------------------------------------
@@ -155,7 +161,7 @@ def _requires_grad(x: torch.Tensor) -> torch.Tensor:
 LAYOUTS: dict[str, Callable[[str], torch.Tensor]] = {
     "0-d": lambda name: tensor(name, ()),
     "0-d of a longer storage": lambda name: tensor(name, (5,))[3],
-    **{f"empty {'x'.join(map(str, shape))}": lambda name, shape=shape: tensor(name, shape) for shape in EMPTY},
+    **{f"empty {'x'.join(map(str, shape))}": partial(tensor, shape=shape) for shape in EMPTY},
     "1-d": lambda name: tensor(name, (max(len(patterns(name)), 256),)),
     "4-d": lambda name: tensor(name, (2, 3, 4, 5)),
     "rank 32": lambda name: tensor(name, (1,) * 30 + (2, 3)),
@@ -199,7 +205,7 @@ def _case(name: str, layout: str, build: Callable[[str], torch.Tensor]) -> Case:
     return Case("torch", name, layout, quietly)
 
 
-class _Subclass(torch.Tensor):
+class _Subclass(torch.Tensor):  # type: ignore[misc]
     pass
 
 
@@ -305,7 +311,7 @@ _JAGGED: dict[str, Callable[[str], torch.Tensor]] = {
     "jagged, inner axes": lambda name: _jagged(name, (3, 2)),
 }
 _ROWS: dict[str, Callable[[str], torch.Tensor]] = {
-    "nested": lambda name: torch.nested.nested_tensor([tensor(name, (2, 3)), tensor(name, (4, 1)), tensor(name, (0, 5))]),
+    "nested": lambda name: torch.nested.nested_tensor([tensor(name, shape) for shape in ((2, 3), (4, 1), (0, 5))]),
     "nested, 1-d rows": lambda name: torch.nested.nested_tensor([tensor(name, (2,)), tensor(name, (0,))]),
     "nested, one row": lambda name: torch.nested.nested_tensor([tensor(name, (2, 3, 4))]),
 }  # fmt: skip
@@ -354,6 +360,10 @@ def _float_zero_points(name: str) -> torch.Tensor:
     return torch.quantize_per_channel(torch.ones(2, 3), scales, zeros, 0, torch_dtype(name))
 
 
+def _opaque(name: str, _: str) -> torch.Tensor:
+    return tensor("uint8", (8,)).view(getattr(torch, name))
+
+
 _OTHER = ("int3", "int5", "int6", "int7", "uint3", "uint5", "uint6", "uint7", "bits8", "bits16", "bits1x8")
 
 CASES: list[Case] = [
@@ -364,5 +374,5 @@ CASES: list[Case] = [
     *(_case("float32", layout, build) for layout, build in _NESTED_ONLY.items()),
     *(_case(name, layout, build) for name in QUANTIZED for layout, build in _QUANTIZED.items()),
     _case("quint8", "per channel, float zero points", _float_zero_points),
-    *(_case("other", name, lambda _, name=name: tensor("uint8", (8,)).view(getattr(torch, name))) for name in _OTHER),
+    *(_case("other", name, partial(_opaque, name)) for name in _OTHER),
 ]
