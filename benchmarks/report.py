@@ -200,9 +200,7 @@ python -m benchmarks --only small --out /tmp/out  # one row, into a folder of yo
 ```
 
 Files are written below `benchmarks/` and removed. The page cache is left alone: reads come from
-memory, and writes without fsync end there. Before each sample of 64 MiB and more, twice as much
-memory is touched and freed, so that no contender pays for memory that others warmed up. Numbers
-depend on the machine; ratios travel better.
+memory, and writes without fsync end there. Numbers depend on the machine; ratios travel better.
 """
 
 

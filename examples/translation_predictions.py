@@ -22,7 +22,7 @@ import numpy as np
 import tensorbytes as tb
 
 COUNT, HEADS, VOCABULARY = 500, 8, 32_000
-WORDS = "der die das Haus Katze läuft schläft über unter schöne alte Brücke nach Köln heute".split()
+WORDS = ["der", "die", "das", "Haus", "Katze", "läuft", "schläft", "über", "schöne", "Brücke", "nach", "Köln", "heute"]
 
 
 def predict(rng: np.random.Generator) -> dict[str, Any]:
@@ -51,8 +51,10 @@ def main() -> None:
     print(f"tensorbytes {tb.__version__}, {kernel}\n")
     print(f"{COUNT} predictions, {raw / 1e6:.1f} MB of numbers. The first one:")
     for name, value in predictions[0].items():
-        what = f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)[:60]
-        print(f"    {name:<10} {what}")
+        text = repr(value)
+        if isinstance(value, np.ndarray):
+            text = f"{value.dtype} {list(value.shape)}"
+        print(f"    {name:<10} {text if len(text) < 60 else text[:56] + ' ...'}")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "predictions.tb"
@@ -84,7 +86,8 @@ def reload_everywhere(predictions: list[dict[str, Any]], path: Path) -> None:
         back, seconds = timed(lambda to=framework: tb.load(path, to=to))
         same = tb.equal(back, predictions)
         kind = type(back[0]["attention"])
-        print(f"    {framework:<11} {'equal' if same else 'DIFFERENT'}  {seconds * 1e3:6.0f} ms   {kind.__module__}.{kind.__name__}")
+        verdict = "equal" if same else "DIFFERENT"
+        print(f"    {framework:<11} {verdict}  {seconds * 1e3:6.0f} ms   {kind.__module__}.{kind.__name__}")
         if not same:
             raise SystemExit(f"{framework} gave back something else")
 

@@ -135,11 +135,10 @@ Point = collections.namedtuple("Point", "x y")
         (np.zeros(2, "V3"), "no portable form"),
         (np.zeros(2, np.longdouble), "long double"),
         (np.ma.masked_array([1, 2], [0, 1]), "MaskedArray carries more than its array"),
-        (np.matrix([[1]]) if hasattr(np, "matrix") else None, "carries more"),
+        (np.rec.array([(1, 2.0)]), "carries more"),
     ],
     ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
-@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_what_is_refused_says_why(obj, words):
     with pytest.raises(tb.UnsupportedError, match=words):
         tb.dumps(obj)

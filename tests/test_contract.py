@@ -261,6 +261,16 @@ def _parts(value):
     return whole, [(part.dtype.name, part.tolist()) for part in index], _parts(value.values)
 
 
+def test_columns_and_tables_are_not_taken_for_arrays():
+    """Their labels and missing values would be gone: pyarrow makes NaN of null."""
+    import pyarrow as pa
+
+    for x in (pa.chunked_array([[1, None, 3]]), pa.table({"a": [1, 2]}), pa.array([1, None])):
+        with pytest.raises(tb.UnsupportedError):
+            tb.dumps(x)
+    assert tb.loads(tb.dumps(pa.array([1, 2, 3]))).tolist() == [1, 2, 3]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_more_than_two_gibibytes(framework, tmp_path):

@@ -177,7 +177,7 @@ def test_limits_count_for_each_object_of_a_stream():
 
 # ---- time -------------------------------------------------------------------
 
-MANY = 200_000
+MANY = 100_000
 
 
 SLOW = {

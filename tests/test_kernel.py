@@ -49,8 +49,21 @@ def delimited(tag, content):
 dims = st.one_of(st.just(b"\x12\x00"), delimited(b"\x12", st.one_of(st.just(b""), varints.map(lambda v: b"\x08" + v))))
 shapes = delimited(b"\x12", st.lists(dims, max_size=4).map(b"".join))
 contents = delimited(b"\x22", st.binary(max_size=20))
-others = st.sampled_from([b"", b"\x18\x00", b"\x42\x01a", b"\x0b\x0c", b"\xc2\x3e\x01w"])
-tensors = st.tuples(varints.map(lambda v: b"\x08" + v), shapes, others, contents, others).map(b"".join)
+others = st.sampled_from([b"", b"", b"\x18\x00", b"\x42\x01a", b"\x0b\x0c", b"\xc2\x3e\x01w", b"\xe8", b"\x9d\x3f"])
+items = st.one_of(st.just(b""), varints.map(lambda v: b"\xe8\x3e" + v))
+paddings = st.one_of(st.just(b""), delimited(b"\x92\x3f", st.integers(0, 20).map(bytes)))
+
+
+@st.composite
+def tensors(draw):
+    """The plain form of a TensorProto, with the frame's fields, or nearly so."""
+    head = draw(varints.map(lambda v: b"\x08" + v)) + draw(shapes) + draw(others) + draw(items) + draw(paddings)
+    crc = struct.pack("<I", reference.mask(reference.crc32c(head)))
+    ending = draw(st.sampled_from([b"", b"", b"\x9d\x3f" + crc, b"\x9d\x3f" + crc[::-1], b"\x9d\x3f" + crc[:3]]))
+    return head + ending + draw(contents) + draw(others)
+
+
+tensors = tensors()
 
 
 def framed(payload):

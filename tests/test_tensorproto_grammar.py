@@ -179,7 +179,7 @@ def ours(raw):
     return dtypes.get(value.dtype).code, value.shape, bytes(value.data)
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(messages())
 def test_the_same_verdict_and_the_same_bits(raw):
     expected = theirs(raw)

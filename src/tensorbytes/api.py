@@ -169,9 +169,9 @@ def loads(
         try:
             plain = plain_record(buffer)
             if plain is not None:
-                code, shape, at, size = plain
+                code, shape, at, size, item = plain
                 array = np.ndarray(shape, _SHORT_CUT[code], buffer, at)
-                if array.nbytes == size:
+                if array.nbytes == size and not item:
                     return array
         except (TypeError, ValueError, KeyError, BufferError):
             pass  # the general reader knows what to do, or finds the words

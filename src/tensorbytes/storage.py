@@ -15,7 +15,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes._wire import reserve
+from tensorbytes._wire import prefault, reserve
 from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
 from tensorbytes.typing import Buffer, bytes_view
 
@@ -209,11 +209,12 @@ def read_whole(file: io.FileIO) -> memoryview:
 
 
 def aligned(size: int, phase: int) -> memoryview:
-    """Fresh memory whose address leaves `phase` when divided by 64. NumPy advises huge pages."""
+    """Fresh memory whose address leaves `phase` when divided by 64."""
     try:
         room = np.empty(size + 64, np.uint8)
     except MemoryError:
         raise LimitError(f"no memory for {size} bytes") from None
+    prefault(room)
     start = (phase - room.ctypes.data) % 64
     return bytes_view(room[start : start + size])
 

@@ -42,6 +42,7 @@ frames = kernel.frames
 frame_header = kernel.frame_header
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
+prefault = kernel.prefault
 reserve = kernel.reserve
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
@@ -60,6 +61,7 @@ __all__ = [
     "mask",
     "plain_record",
     "plain_tensor",
+    "prefault",
     "reserve",
     "scan",
     "strings_pack",

@@ -15,10 +15,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <time.h>
 #endif
 
 #define GIL_BYTES (64 * 1024)
 #define HUGE_BYTES (4 * 1024 * 1024)
+#define STRIDE_BYTES (8 * 1024 * 1024)
 
 static int take(PyObject *object, Py_buffer *view)
 {
@@ -47,20 +49,71 @@ static int position(PyObject *object, Py_ssize_t most, size_t *out)
     return 1;
 }
 
-/* Large fresh memory is faulted in page by page while it is first written; with
- * 2 MiB pages a 256 MiB copy runs several times faster. Advice only: errors don't matter. */
-static void advise_huge_pages(char *memory, size_t n)
+#if defined(__linux__) && defined(MADV_POPULATE_WRITE)
+static double seconds(void)
 {
-#if defined(MADV_HUGEPAGE)
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+#endif
+
+/* Fresh memory is faulted in page by page while it is first written, which takes longer than
+ * the writing. Huge pages cost a fraction of that, but in a virtual machine that returns free
+ * memory to its host they can cost several times as much. So memory is faulted in here, ahead
+ * of the copy, in strides: with huge pages while they come quickly, with small ones in bulk
+ * once they don't. It is advice only: where the system declines, writing does the faulting. */
+static void prefault(uint8_t *memory, size_t n)
+{
+#if defined(__linux__) && defined(MADV_POPULATE_WRITE)
     const uintptr_t page = 4096;
-    uintptr_t start = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    const double slow = (double)STRIDE_BYTES / 1.5e9;
+    uintptr_t at = ((uintptr_t)memory + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)memory + n) & ~(page - 1);
-    if (n >= HUGE_BYTES && end > start)
-        madvise((void *)start, end - start, MADV_HUGEPAGE);
+    int huge = 1;
+    if (n < HUGE_BYTES)
+        return;
+    while (at < end) {
+        size_t stride = end - at < STRIDE_BYTES ? end - at : STRIDE_BYTES;
+        double started = seconds();
+        madvise((void *)at, stride, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+        if (madvise((void *)at, stride, MADV_POPULATE_WRITE) < 0) {
+            madvise((void *)at, end - at, MADV_HUGEPAGE);
+            return;
+        }
+        huge = huge && seconds() - started < slow;
+        at += stride;
+    }
 #else
     (void)memory;
     (void)n;
 #endif
+}
+
+static PyObject *py_prefault(PyObject *module, PyObject *buffer)
+{
+    Py_buffer view;
+    (void)module;
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    prefault(view.buf, (size_t)view.len);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+/* A bytes object to be written, its memory faulted in if it is large. */
+static PyObject *fresh_bytes(Py_ssize_t n)
+{
+    PyObject *result = PyBytes_FromStringAndSize(NULL, n);
+    if (result && n >= HUGE_BYTES) {
+        uint8_t *memory = (uint8_t *)PyBytes_AsString(result);
+        Py_BEGIN_ALLOW_THREADS
+        prefault(memory, (size_t)n);
+        Py_END_ALLOW_THREADS
+    }
+    return result;
 }
 
 static uint32_t crc_unlocked(uint32_t crc, const uint8_t *buf, Py_ssize_t n)
@@ -156,7 +209,7 @@ static PyObject *py_frame(PyObject *module, PyObject *const *args, Py_ssize_t co
         return NULL;
     }
     Py_ssize_t length = prefix.len + data.len;
-    result = PyBytes_FromStringAndSize(NULL, 12 + length + 4);
+    result = fresh_bytes(12 + length + 4);
     if (result) {
         uint8_t *out = (uint8_t *)PyBytes_AsString(result);
         wire_frame_header(out, (uint64_t)length);
@@ -233,10 +286,9 @@ static PyObject *py_frames(PyObject *module, PyObject *records)
             return NULL;
         total += 16 + size;
     }
-    if (n < 0 || !(result = PyBytes_FromStringAndSize(NULL, total)))
+    if (n < 0 || !(result = fresh_bytes(total)))
         return NULL;
     uint8_t *out = (uint8_t *)PyBytes_AsString(result), *end = out + total;
-    advise_huge_pages((char *)out, (size_t)total);
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *parts = PySequence_GetItem(records, i);
         Py_ssize_t size = parts ? record_size(parts) : -1;
@@ -273,8 +325,8 @@ static PyObject *tensor_tuple(const struct wire_tensor *tensor)
             return NULL;
         }
     }
-    return Py_BuildValue("KNnn", (unsigned long long)tensor->dtype, shape,
-                         (Py_ssize_t)tensor->content, (Py_ssize_t)tensor->content_size);
+    return Py_BuildValue("KNnnK", (unsigned long long)tensor->dtype, shape, (Py_ssize_t)tensor->content,
+                         (Py_ssize_t)tensor->content_size, (unsigned long long)tensor->item);
 }
 
 static PyObject *py_plain_tensor(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -416,10 +468,11 @@ static PyMethodDef methods[] = {
     {"frame", FAST(frame), "frame(prefix, data) -> bytes of one TFRecord"},
     {"frame_header", py_frame_header, METH_O, "frame_header(length) -> the 12 bytes before a payload"},
     {"frames", py_frames, METH_O, "frames([[part, ...], ...]) -> bytes of many TFRecords"},
-    {"plain_tensor", FAST(plain_tensor), "plain_tensor(buffer, start, end) -> (dtype, shape, at, size) or None"},
+    {"plain_tensor", FAST(plain_tensor), "plain_tensor(buffer, start, end) -> (dtype, shape, at, size, item) or None"},
     {"plain_record", py_plain_record, METH_O, "The same for a buffer that is exactly one sound record."},
     {"strings_pack", FAST(strings_pack), "strings_pack(tag, offsets, data) -> bytes"},
     {"strings_unpack", FAST(strings_unpack), "strings_unpack(buffer, start, end, tag) -> (offsets, data, stop)"},
+    {"prefault", py_prefault, METH_O, "prefault(buffer): fault large fresh memory in, the cheapest way"},
     {"reserve", FAST(reserve), "reserve(fd, size): set disk blocks aside; OSError if the disk is full"},
     {NULL, NULL, 0, NULL},
 };

@@ -45,7 +45,8 @@ def _word_table() -> np.ndarray[Any, Any]:
     """Two bytes at a time: what a 16-bit word does to a checksum. Made when first used."""
     words = np.arange(65536, dtype=np.uint32)
     first = _TABLE_NP[words & 0xFF]
-    return _TABLE_NP[(first ^ (words >> 8)) & 0xFF] ^ (first >> 8)
+    table: np.ndarray[Any, Any] = _TABLE_NP[(first ^ (words >> 8)) & 0xFF] ^ (first >> 8)
+    return table
 
 
 def crc32c(buffer: Buffer, crc: int = 0) -> int:
@@ -107,6 +108,8 @@ def frame_header(length: int) -> bytes:
 
 
 def frame(prefix: Buffer, data: Buffer) -> bytes:
+    if not memoryview(data).c_contiguous:
+        raise ValueError("the data is not C-contiguous")  # as NumPy says to the compiled kernel
     return frames([[prefix, data]])
 
 
@@ -169,7 +172,9 @@ def _delimited(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]
     return (at, at + length) if at >= 0 and length <= end - at else (0, -1)
 
 
-PlainTensor = tuple[int, tuple[int, ...], int, int]
+# The tags of the frame's fields 1005, 1010 and 1011.
+_ITEM_TAG, _PADDING_TAG, _HEADER_CRC_TAG = b"\xe8\x3e", b"\x92\x3f", b"\x9d\x3f"
+PlainTensor = tuple[int, tuple[int, ...], int, int, int]
 
 
 def plain_tensor(buffer: Buffer, start: int, end: int) -> PlainTensor | None:
@@ -195,8 +200,28 @@ def plain_tensor(buffer: Buffer, start: int, end: int) -> PlainTensor | None:
         if at != dim_end or size >= 1 << 63:
             return None
         shape.append(size)
+    item, at = _frame_fields(data, start, at, end)
     at, content_end = _delimited(data, at, end, 0x22)
-    return (dtype, tuple(shape), at, end - at) if content_end == end else None
+    return (dtype, tuple(shape), at, end - at, item) if content_end == end else None
+
+
+def _frame_fields(data: memoryview, start: int, at: int, end: int) -> tuple[int, int]:
+    """(item, next position) after the frame's fields before the content; the position is -1 for a fault."""
+    item = 0
+    if data[at : min(at + 2, end)] == _ITEM_TAG:
+        item, at = _varint(data, at + 2, end)
+        if at < 0:
+            return 0, -1
+    if data[at : min(at + 2, end)] == _PADDING_TAG:
+        size, after = _varint(data, at + 2, end)
+        if after < 0 or size > end - after:
+            return 0, -1
+        at = after + size
+    if data[at : min(at + 2, end)] == _HEADER_CRC_TAG:
+        if end - at < 6 or data[at + 2 : at + 6] != struct.pack("<I", mask(crc32c(data[start:at]))):
+            return 0, -1
+        at += 6
+    return item, at
 
 
 def plain_record(buffer: Buffer) -> PlainTensor | None:
@@ -207,6 +232,10 @@ def plain_record(buffer: Buffer) -> PlainTensor | None:
         return None
     at, size = record[0].tolist()
     return plain_tensor(data, at, at + size)
+
+
+def prefault(buffer: Buffer) -> None:
+    """Nothing to do: only the compiled kernel reaches the system call."""
 
 
 def reserve(fd: int, size: int) -> None:

@@ -254,6 +254,15 @@ static int get_tag(const uint8_t *buf, size_t *at, size_t end, uint8_t tag)
     return 1;
 }
 
+/* The tags of fields from 1000 up take two bytes. */
+static int get_tag2(const uint8_t *buf, size_t *at, size_t end, uint8_t first, uint8_t second)
+{
+    if (end - *at < 2 || buf[*at] != first || buf[*at + 1] != second)
+        return 0;
+    *at += 2;
+    return 1;
+}
+
 static int get_length(const uint8_t *buf, size_t *at, size_t end, size_t *stop)
 {
     uint64_t length;
@@ -281,6 +290,20 @@ int wire_plain_tensor(const uint8_t *buf, size_t start, size_t end, struct wire_
         if (at != dim_end || size > INT64_MAX)
             return 0;
         out->dims[out->rank++] = size;
+    }
+    out->item = 0;
+    if (get_tag2(buf, &at, end, 0xe8, 0x3e) && !get_varint(buf, &at, end, &out->item))
+        return 0;
+    if (get_tag2(buf, &at, end, 0x92, 0x3f)) {
+        if (!get_length(buf, &at, end, &content_end))
+            return 0;
+        at = content_end;
+    }
+    size_t header_end = at;
+    if (get_tag2(buf, &at, end, 0x9d, 0x3f)) {
+        if (end - at < 4 || get_u32(buf + at) != wire_mask(wire_crc32c(0, buf + start, header_end - start)))
+            return 0;
+        at += 4;
     }
     if (!get_tag(buf, &at, end, 0x22) || !get_length(buf, &at, end, &content_end) || content_end != end)
         return 0;

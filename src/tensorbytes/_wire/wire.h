@@ -22,11 +22,13 @@ enum wire_status {
     WIRE_BAD_DATA = 4       /* the checksum of the payload differs */
 };
 
-/* A TensorProto that has dtype, shape and tensor_content, once each, in that order. */
+/* A TensorProto that has dtype, shape and tensor_content, once each, in that order; before the
+ * content may stand, each once and in this order, the frame's item, padding and header_crc. */
 struct wire_tensor {
     uint64_t dtype;
     uint64_t rank;
     uint64_t dims[WIRE_MAX_RANK];
+    uint64_t item;          /* 0 if there is none */
     size_t content;         /* offset of the first content byte */
     size_t content_size;
 };

@@ -169,12 +169,13 @@ def decode(
     `check_values=False` leaves the content untouched, for lazy reading. So does `verify`,
     if the record's header vouches for itself; if not, it is called to check all bytes.
     """
-    message = tensorproto.parse(data, start, end)
+    message = tensorproto.parse(data, start, end, quick=verify is None and not nested)
     if not message.extra and verify is None:
         plain = tensorproto.decode(data, message, limits, start)
         if check_values:
             tensorproto.check_content(plain, message, start)
-        return Record(Leaf(plain, at=start), ALONE, grown=message.grown)
+        place = Place(item=message.item) if message.item else ALONE
+        return Record(Leaf(plain, at=start), place, grown=message.grown)
     ext = _Extension()
     for item in message.extra:
         ext.take(data, item, start)

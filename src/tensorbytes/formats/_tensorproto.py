@@ -80,6 +80,7 @@ class Message:
     extra: list[proto.Field] = field(default_factory=list)  # fields from 1000 up, ours
     # The strings are the parts of a ragged or sparse value, not to be copied.
     has_layout: bool = False
+    item: int = 0  # the frame's field, where a quick parse found it
     grown: int = 0  # bytes that decoding made and the input does not hold
 
     @property
@@ -87,11 +88,12 @@ class Message:
         return self.content is not None and self.content[0] < self.content[1]
 
 
-def parse(data: memoryview, start: int, end: int) -> Message:
+def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Message:
+    """The fields of a message. `quick` lets the kernel read the plain form, frame fields included."""
     message = Message()
-    plain = plain_tensor(data, start, end)
+    plain = plain_tensor(data, start, end) if quick else None
     if plain is not None:
-        message.code, shape, at, size = plain
+        message.code, shape, at, size, message.item = plain
         message.shape, message.content = list(shape), (at, at + size)
         return message
     runs: list[tuple[Array, Any]] = []

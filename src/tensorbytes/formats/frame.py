@@ -26,7 +26,7 @@ from tensorbytes._wire import (
     mask,
     scan,
 )
-from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError
+from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record
 from tensorbytes.formats._record import Place, Record
 from tensorbytes.formats._tensorproto import after
@@ -145,8 +145,8 @@ def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bo
         return _record.decode(data, start, end, limits)
     try:
         record = _record.decode(data, start, end, limits, verify=lambda: check_payload(data, start, end))
-    except TensorbytesError:
-        check_payload(data, start, end)  # damage explains whatever was found
+    except (LimitError, UnsupportedError):
+        check_payload(data, start, end)  # damage may explain what was found
         raise
     if record.header_checked:
         record.leaf = replace(record.leaf, check=lambda: check_record(data, start, end, limits))

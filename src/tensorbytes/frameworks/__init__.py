@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes.errors import MissingDependencyError, UnsupportedError, unknown
-from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 # name -> (the top-level packages its classes come from, the extra that installs it)
 BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
@@ -26,6 +26,8 @@ BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
 }
 _BY_PACKAGE = {package: name for name, (packages, _) in BUILTIN.items() for package in packages}
 _NEUTRAL = (Tensor, Strings, Ragged, Sparse)
+# What marks the columns and tables of pandas, pyarrow and Polars.
+_MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
 _found: dict[type, str] = {}
 
 
@@ -77,13 +79,21 @@ def to_value(x: Any) -> Value:
             f"{type(x).__module__}.{type(x).__qualname__} is not a tensor; expected a tensor of "
             f"{', '.join(BUILTIN)}, a Python scalar or text, or a dict, list or tuple of them"
         )
-    converted: Value = get(name).to_value(x)
+    try:
+        converted: Value = get(name).to_value(x)
+    except InvalidValueError as error:  # a framework that does not check what it is given
+        raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error}") from None
     return converted
 
 
 def _by_protocol(x: Any) -> Value:
     from tensorbytes.frameworks import numpy as adapter
 
+    if not hasattr(x, "__dlpack__") and any(hasattr(x, name) for name in _MORE_THAN_AN_ARRAY):
+        raise UnsupportedError(
+            f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not: "
+            "pass np.asarray(x) to store the array alone"
+        )
     try:
         array = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
     except Exception as error:

@@ -23,6 +23,8 @@ def to_value(x: Any) -> Value:
         raise UnsupportedError("a PRNG key array is opaque: pass jax.random.key_data(x)")
     if not x.is_fully_addressable:
         raise UnsupportedError("the array spans other processes: pass multihost_utils.process_allgather(x)")
+    if x.is_deleted():
+        raise UnsupportedError("the array was deleted, or donated to a computation: it has no data any more")
     meta = {"framework": "jax"}
     devices = sorted(f"{device.platform}:{device.id}" for device in x.devices())
     if devices != ["cpu:0"]:

@@ -25,7 +25,8 @@ def to_value(x: Any) -> Value:
     kind = "matrix" if isinstance(x, sparse.spmatrix) else "array"
     layout, parts, stored = _take_apart(x)
     data = numpy_adapter.to_value(np.asarray(stored))
-    assert isinstance(data, Tensor)
+    if not isinstance(data, Tensor):
+        raise UnsupportedError("a sparse array of Python objects has no portable form")
     return Sparse(layout, x.shape, parts, data, meta={"framework": "scipy", "type": f"{x.format}_{kind}"})
 
 

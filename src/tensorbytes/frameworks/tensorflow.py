@@ -24,6 +24,8 @@ def to_value(x: Any) -> Value:
         meta["type"] = "Variable"
         if not x.trainable:
             meta["tf.trainable"] = "false"
+        if not x.shape.is_fully_defined():
+            meta["tf.shape"] = _loose_shape(x.shape)
         name = x.name.partition(":")[0]
         return with_meta(to_value(x.read_value()), name if name != "Variable" else None, meta)
     if isinstance(x, tf.SparseTensor):
@@ -45,6 +47,11 @@ def to_value(x: Any) -> Value:
 
 def _shape(dense_shape: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in dense_shape.numpy())
+
+
+def _loose_shape(shape: Any) -> str:
+    """The shape that a variable may change within: "?,3", or "?..." for any rank."""
+    return "?..." if shape.rank is None else ",".join("?" if n is None else str(n) for n in shape)
 
 
 def _dense(x: Any) -> Tensor | Strings:
@@ -96,10 +103,22 @@ def from_value(value: Value, device: str | None = None) -> Any:
             return _sparse(value)
         made = _tensor(value)
         if value.meta.get("type") == "Variable":
-            return tf.Variable(
-                made, trainable=value.meta.get("tf.trainable") != "false", name=value.name or value.meta.get("name")
-            )
+            return _variable(made, value)
         return made
+
+
+def _variable(made: Any, value: Value) -> Any:
+    loose = value.meta.get("tf.shape")
+    shape = made.shape
+    if loose == "?...":
+        shape = tf.TensorShape(None)
+    elif loose is not None:
+        sizes = [None if n == "?" else int(n) if n.isdecimal() else -1 for n in loose.split(",")]
+        if len(sizes) != shape.rank or any(n not in (None, have) for n, have in zip(sizes, shape, strict=True)):
+            raise UnsupportedError(f"metadata tf.shape={loose!r} does not fit a variable of shape {tuple(shape)}")
+        shape = tf.TensorShape(sizes)
+    name, trainable = value.name or value.meta.get("name"), value.meta.get("tf.trainable") != "false"
+    return tf.Variable(made, trainable=trainable, name=name, shape=shape)
 
 
 def _tensor(value: Tensor | Strings) -> Any:
@@ -122,14 +141,14 @@ def _ragged(value: Ragged) -> Any:
     if value.shapes is not None:
         raise UnsupportedError("rows of differing shapes have no RaggedTensor: use to='numpy' or 'torch'")
     lengths = value.meta.get(_UNIFORM, ",".join("-" * len(value.splits))).split(",")
+    if len(lengths) != len(value.splits):
+        raise UnsupportedError(f"metadata {_UNIFORM} names {len(lengths)} levels, the value has {len(value.splits)}")
     made = _tensor(value.values)
-    for splits, length in zip(reversed(value.splits), reversed(lengths), strict=False):
+    for splits, length in zip(reversed(value.splits), reversed(lengths), strict=True):
         if length == "-":
             made = tf.RaggedTensor.from_row_splits(made, tf.constant(splits))
         else:
             made = _uniform_rows(made, splits, length)
-    if len(lengths) != len(value.splits):
-        raise UnsupportedError(f"metadata {_UNIFORM} names {len(lengths)} levels, the value has {len(value.splits)}")
     return made
 
 

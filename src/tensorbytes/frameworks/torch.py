@@ -62,6 +62,8 @@ def _describe(x: torch.Tensor) -> dict[str, str]:
         meta["type"] = "Parameter"
     elif isinstance(x, torch.nn.Buffer):
         meta["type"] = "Buffer"
+        if not x.persistent:
+            meta["torch.persistent"] = "false"
     if x.layout == torch.strided and not x.is_nested and not x.is_contiguous():
         for name, (rank, memory_format) in _MEMORY_FORMATS.items():
             if x.dim() == rank and x.is_contiguous(memory_format=memory_format):
@@ -105,7 +107,16 @@ def _dense(x: torch.Tensor) -> Tensor:
     return Tensor(row.name, shape, flat, meta=meta)
 
 
+def _check_storage(x: torch.Tensor) -> None:
+    """Training in shards frees the storage of tensors that live on; torch would read what is there now."""
+    if x.numel():
+        last = x.storage_offset() + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+        if x.untyped_storage().nbytes() < (last + 1) * x.itemsize:
+            raise UnsupportedError(f"the storage of a tensor {tuple(x.shape)} was freed: gather its data first")
+
+
 def _flat_bytes(x: torch.Tensor) -> Array:
+    _check_storage(x)
     conjugate, negative = x.is_conj(), x.is_neg()
     if negative and x.dtype not in _SIGNED:
         x, negative = x.resolve_neg(), False
@@ -176,7 +187,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
     if wrapper is torch.nn.Parameter:
         made = wrapper(made, requires_grad=made.requires_grad)
     elif wrapper:
-        made = wrapper(made)
+        made = wrapper(made, persistent=value.meta.get("torch.persistent") != "false")
     return made
 
 

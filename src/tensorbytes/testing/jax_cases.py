@@ -62,7 +62,7 @@ def fingerprint(x: Any) -> Fingerprint:
         return {"values": dense(x.data)}
     if not isinstance(x, jax.Array):
         raise TypeError(f"{type(x)} is not of JAX")
-    if isinstance(x, jax.core.Tracer) or jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if isinstance(x, jax.core.Tracer) or x.is_deleted() or jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
         return {"dense": (str(x.dtype), x.shape)}
     return {"dense": dense(x), "memory.sharding": repr(x.sharding)}
 
@@ -75,6 +75,12 @@ def _traced() -> Any:
 
 def _put(shape: tuple[int, ...], name: str) -> Any:
     return jax.device_put(array(name, shape))
+
+
+def _deleted() -> Any:
+    made = jax.device_put(array("float32", (3,)))
+    made.delete()
+    return made
 
 
 _LAYOUTS: dict[str, Callable[[str], Any]] = {
@@ -103,6 +109,7 @@ CASES: list[Case] = [
     *(case for name in NAMES for case in _cases(name)),
     Case("jax", "float32", "transposed", lambda: jnp.arange(12, dtype=jnp.float32).reshape(3, 4).T),
     Case("jax", "float32", "traced", _traced),
+    Case("jax", "float32", "deleted", _deleted),
     Case("jax", "float32", "BCOO", lambda: jax_sparse.BCOO.fromdense(jnp.eye(3, dtype=jnp.float32))),
     Case("jax", "key", "0-d", lambda: jax.random.key(0)),
 ]

@@ -201,7 +201,14 @@ def _long_double() -> Any:
         return sparse.coo_array(np.eye(2, dtype=np.longdouble))
 
 
+def _objects() -> Any:
+    made = _compressed("float64", "array", "csr")
+    made.data = np.array(["a", "b", "c"], object)
+    return made
+
+
 CASES: list[Case] = [
     *(case for name in NAMES for case in _cases(name)),
     Case("scipy", "longdouble", "coo_array", _long_double),
+    Case("scipy", "object", "csr_array", _objects),
 ]

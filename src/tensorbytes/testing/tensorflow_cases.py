@@ -42,7 +42,7 @@ def dense(x: Any) -> tuple[str, tuple[int, ...], Any]:
 
 def fingerprint(x: Any) -> Fingerprint:
     if isinstance(x, tf.Variable):
-        held = {"held.name": x.name, "held.trainable": x.trainable}
+        held = {"held.shape": str(x.shape), "held.name": x.name, "held.trainable": x.trainable}
         return {"held.type": "Variable", "dense": dense(x.read_value())} | held
     if isinstance(x, tf.SparseTensor):
         return {
@@ -95,6 +95,8 @@ _DENSE: dict[str, Callable[[str], Any]] = {
 _FLOAT32: dict[str, Callable[[str], Any]] = {
     "Variable, not trainable": lambda name: tf.Variable(tensor(name, (3,)), trainable=False),
     "Variable, named": lambda name: tf.Variable(tensor(name, (3,)), name="scope/kernel"),
+    "Variable, of any length": lambda name: tf.Variable(tensor(name, (2, 3)), shape=tf.TensorShape([None, 3])),
+    "Variable, of any rank": lambda name: tf.Variable(tensor(name, (2, 3)), shape=tf.TensorShape(None)),
     "transposed": lambda name: tf.transpose(tf.constant(np.arange(6.0, dtype=np.float32).reshape(2, 3))),
     "host memory": lambda name: tf.constant(array(name, (4, 5))[::-1, ::2]),
 }
@@ -136,6 +138,7 @@ _STRUCTURES: dict[str, Callable[[Values], Any]] = {
     "SparseTensor, no rows": lambda v: _sparse(v, [], [0, 4]),
     "SparseTensor, 1-d": lambda v: _sparse(v, [[4], [1]], [9]),
     "SparseTensor, 4-d": lambda v: _sparse(v, [[0, 1, 2, 3], [1, 0, 0, 0]], [2, 2, 3, 4]),
+    "SparseTensor, index outside": lambda v: _sparse(v, [[5, 5]], [3, 4]),
     "RaggedTensor": lambda v: _ragged(v, [0, 2, 2, 5]),
     "RaggedTensor, int32 splits": lambda v: _ragged(v, [0, 2, 2, 5], index=tf.int32),
     "RaggedTensor, inner axes": lambda v: _ragged(v, [0, 2, 2, 5], inner=(2, 3)),

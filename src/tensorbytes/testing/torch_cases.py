@@ -63,6 +63,10 @@ def dense(x: torch.Tensor) -> tuple[str, tuple[int, ...], bytes]:
     return name, shape, keep_value_bits(name, raw)
 
 
+def _is_freed(x: torch.Tensor) -> bool:
+    return bool(x.numel()) and x.untyped_storage().nbytes() == 0
+
+
 def integers(part: torch.Tensor) -> Any:
     return part.tolist()
 
@@ -71,11 +75,13 @@ def fingerprint(x: Any) -> Fingerprint:
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{type(x)} is not of torch")
     made: Fingerprint = {
-        "held.type": type(x).__name__,
+        "held.type": (type(x).__name__, getattr(x, "persistent", None)),
         "own.requires_grad": x.requires_grad,
         "memory.device": str(x.device),
     }
-    if x.device.type == "meta":
+    if type(x) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not x.is_nested:
+        made["own.type"] = type(x).__name__  # it may carry more than its tensor
+    if x.device.type == "meta" or (x.layout == torch.strided and not x.is_nested and _is_freed(x)):
         return made | {"dense": (str(x.dtype), tuple(x.shape))}
     if x.is_nested:
         return made | _nested(x.detach())
@@ -177,6 +183,7 @@ LAYOUTS: dict[str, Callable[[str], torch.Tensor]] = {
     "channels last, one channel": lambda name: tensor(name, (2, 1, 4, 5), (20, 1, 5, 1)),
     "Parameter": lambda name: torch.nn.Parameter(tensor(name, (3, 4)), requires_grad=False),
     "Buffer": lambda name: torch.nn.Buffer(tensor(name, (3, 4))),
+    "Buffer, not persistent": lambda name: torch.nn.Buffer(tensor(name, (3, 4)), persistent=False),
 }
 
 _GRAD: dict[str, Callable[[str], torch.Tensor]] = {
@@ -192,7 +199,6 @@ _COMPLEX: dict[str, Callable[[str], torch.Tensor]] = {
     "conjugate transposed": lambda name: tensor(name, (5, 8)).mH,
     "conjugate and negative": lambda name: torch._neg_view(tensor(name, (5, 8)).conj()),
     "conjugate, requires grad": lambda name: _requires_grad(tensor(name, (5, 8))).conj(),
-    "imaginary part of a conjugate": lambda name: tensor(name, (5, 8)).conj().imag,
 }
 
 
@@ -203,6 +209,15 @@ def _case(name: str, layout: str, build: Callable[[str], torch.Tensor]) -> Case:
             return build(name)
 
     return Case("torch", name, layout, quietly)
+
+
+_COMPLEX_OF = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
+
+
+def _freed(name: str) -> torch.Tensor:
+    made = torch.zeros(1000, dtype=torch_dtype(name))
+    made.untyped_storage().resize_(0)
+    return made
 
 
 class _Subclass(torch.Tensor):  # type: ignore[misc]
@@ -222,10 +237,13 @@ def _dense_cases(name: str) -> Iterable[Case]:
         layouts |= _GRAD
     if dtype.is_complex:
         layouts |= _COMPLEX
+    if name in _COMPLEX_OF:
+        layouts["imaginary part of a conjugate"] = lambda name: tensor(_COMPLEX_OF[name], (5, 8)).conj().imag
     if name == "bool":
-        layouts["byte 2"] = lambda name: torch.tensor([0, 1, 2], dtype=torch.uint8).view(torch.bool)
+        layouts["byte that is no bool"] = lambda name: torch.tensor([0, 1, 2], dtype=torch.uint8).view(torch.bool)
     if name == "float32":
         layouts["meta device"] = lambda name: torch.empty(3, device="meta")
+        layouts["freed storage"] = _freed
         layouts["subclass"] = lambda name: tensor(name, (3,)).as_subclass(_Subclass)
         layouts["inference mode"] = lambda name: torch.inference_mode()(tensor)(name, (3, 4))
     for layout, build in layouts.items():
@@ -266,6 +284,10 @@ _SPARSE: dict[str, Callable[[str], torch.Tensor]] = {
     "coo, no rows": lambda name: _coo(name, [[], []], (0, 4)),
     "coo, 1-d": lambda name: _coo(name, [[5, 1]], (9,)),
     "coo, 4-d": lambda name: _coo(name, [[0, 1], [2, 0], [1, 1], [3, 0]], (2, 3, 2, 4)),
+    "coo, 0-d": lambda name: torch.sparse_coo_tensor(torch.empty((0, 2), dtype=torch.int64), tensor(name, (2,)), ()),
+    "coo, all axes dense": lambda name: torch.sparse_coo_tensor(
+        torch.empty((0, 2), dtype=torch.int64), tensor(name, (2, 3)), (3,)
+    ),
     "coo, hybrid": lambda name: _coo(name, [[2, 0, 2]], (3, 4, 2), (4, 2)),
     "coo, hybrid coalesced": lambda name: _coo(name, [[0, 2]], (3, 5), (5,), is_coalesced=True),
     "csr": lambda name: _compressed(name, "csr", (3, 4)),
@@ -285,6 +307,7 @@ _SPARSE: dict[str, Callable[[str], torch.Tensor]] = {
     "bsc": lambda name: _compressed(name, "bsc", (4, 6), (2, 3)),
     "bsc, batched": lambda name: _compressed(name, "bsc", (2, 4, 6), (2, 3)),
     "bsc, hybrid": lambda name: _compressed(name, "bsc", (4, 6, 2), (2, 3), (2,)),
+    "coo, index outside": lambda name: _coo(name, [[7, 0], [1, 3]], (3, 4), check_invariants=False),
     "coo, requires grad": lambda name: _requires_grad(_coo(name, [[2, 0], [1, 3]], (3, 4))),
     "csr, requires grad": lambda name: _requires_grad(_compressed(name, "csr", (3, 4))),
 }
@@ -292,7 +315,7 @@ _SPARSE: dict[str, Callable[[str], torch.Tensor]] = {
 
 def _sparse_cases(name: str) -> Iterable[Case]:
     for layout, build in _SPARSE.items():
-        if "grad" not in layout or name in ("float32", "complex64"):
+        if ("grad" not in layout and "outside" not in layout) or name in ("float32", "complex64"):
             yield _case(name, layout, build)
 
 
