@@ -11,6 +11,7 @@ kernel = Extension(
     ["src/tensorbytes/_wire/binding.c", "src/tensorbytes/_wire/wire.c"],
     depends=["src/tensorbytes/_wire/wire.h"],
     extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-std=c11", "-fvisibility=hidden"],
+    extra_link_args=[] if WINDOWS else ["-pthread"],
     py_limited_api=True,
     # No compiler is not an error: reference.py takes over. A release build must not
     # ship without the kernel, so it sets this variable.

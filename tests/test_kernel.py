@@ -99,6 +99,14 @@ def test_plain_tensors_agree_inside_a_buffer(data, before, less):
 
 
 @settings(max_examples=500)
+@given(
+    st.lists(st.one_of(tensors, others, varints, contents), max_size=4).map(b"".join), st.sampled_from([0, 0x42, 0x22])
+)
+def test_fields_agree(data, stop):
+    agree("fields", data, 0, len(data), stop)
+
+
+@settings(max_examples=500)
 @given(damaged(), st.booleans(), st.integers(0, 3))
 def test_scans_agree(data, verify, room):
     results = []
@@ -180,6 +188,15 @@ def test_the_portable_crc_agrees(size):
 def test_a_long_reference_checksum_uses_blocks():
     data = np.random.default_rng(0).bytes((1 << 24) + 12345)
     assert reference.crc32c(data) == google_crc32c.value(data)
+
+
+@pytest.mark.parametrize("size", [4 << 20, (4 << 20) + 1, (10 << 20) + 4097])
+def test_large_records_are_copied_and_summed_in_halves(size):
+    data = np.random.default_rng(size).bytes(size)
+    record = compiled.frames([[b"abc", data, b"d"]])
+    assert record == compiled.frame(b"abc", data + b"d")
+    assert record[12:-4] == b"abc" + data + b"d"
+    assert struct.unpack("<I", record[-4:]) == (reference.mask(google_crc32c.value(b"abc" + data + b"d")),)
 
 
 @KERNELS

@@ -16,7 +16,7 @@ LAYERS = [
     ["tree"],
     ["_wire"],
     ["frameworks", "formats"],  # never each other
-    ["storage"],
+    ["storage", "shortcut"],
     ["reader", "writer"],
     ["api"],
     ["__init__"],

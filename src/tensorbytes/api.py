@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import dtypes, formats, frameworks, storage
-from tensorbytes._wire import frame as frame_bytes
-from tensorbytes._wire import plain_record, varint
+from tensorbytes import formats, frameworks, shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
-from tensorbytes.formats import Format, Options, _tensorproto
+from tensorbytes.formats import Format, Options
 from tensorbytes.reader import Reader, StreamReader, naming
-from tensorbytes.tensor import Value, identical, with_meta
+from tensorbytes.tensor import Value, amended, identical, with_meta
 from tensorbytes.tree import Document, Leaf, flatten, unflatten
 from tensorbytes.typing import Buffer, bytes_view
 from tensorbytes.writer import Writer
 
 _SNIFF_BYTES = 4096
-
-# Small plain arrays take a short cut: the bytes before their content depend on dtype and
-# shape alone, so they are made once. Only dtypes that need no look at their values.
-_prefixes: dict[tuple[np.dtype[Any], tuple[int, ...]], bytes] = {}
-_PREFIXES_KEPT = 4096
-_SHORT_CUT_BYTES = 4096
-_SHORT_CUT = {
-    row.code: np.dtype(row.name)
-    for row in dtypes.DTYPES.values()
-    if row.struct not in (None, "?") or row.name in ("complex64", "complex128")
-}
 
 
 def dumps(
@@ -53,26 +39,11 @@ def dumps(
            [3, 4, 5]])
     """
     if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and not options:
-        prefix = _prefixes.get((obj.dtype, obj.shape))
-        if prefix is not None:
-            try:
-                return frame_bytes(prefix, obj)
-            except ValueError:  # not contiguous
-                pass
-        else:
-            _remember_prefix(obj)
+        data = shortcut.dump(obj)
+        if data is not None:
+            return data
     chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
     return chosen.dumps(document, allowed, options)
-
-
-def _remember_prefix(array: np.ndarray[Any, Any]) -> None:
-    row = dtypes.DTYPES.get(array.dtype.name)
-    if row is None or array.dtype != _SHORT_CUT.get(row.code) or not 0 < array.nbytes < _SHORT_CUT_BYTES:
-        return
-    if len(_prefixes) >= _PREFIXES_KEPT:
-        _prefixes.clear()
-    head = _tensorproto.head(row.code, array.shape)
-    _prefixes[array.dtype, array.shape] = head + _tensorproto.CONTENT_TAG + varint(array.nbytes)
 
 
 def buffers(
@@ -147,7 +118,7 @@ def _under_its_key(leaf: Leaf) -> Leaf:
     if value.name is None:
         return leaf
     own = {} if value.name == leaf.name else {"name": value.name}
-    return replace(leaf, value=replace(value, name=None, meta={**own, **value.meta}))
+    return leaf._replace(value=amended(value, None, {**own, **value.meta}))
 
 
 def loads(
@@ -166,15 +137,9 @@ def loads(
     buffer, so read-only where it is; copy them to change them.
     """
     if to == "numpy" and (format is None or format == "tb") and device is None and limits is LIMITS and not options:
-        try:
-            plain = plain_record(buffer)
-            if plain is not None:
-                code, shape, at, size, item = plain
-                array = np.ndarray(shape, _SHORT_CUT[code], buffer, at)
-                if array.nbytes == size and not item:
-                    return array
-        except (TypeError, ValueError, KeyError, BufferError):
-            pass  # the general reader knows what to do, or finds the words
+        array = shortcut.load(buffer)
+        if array is not None:
+            return array
     data = _check_buffer(buffer)
     if format is None:
         format = _recognise(data, "<bytes>")

@@ -15,17 +15,15 @@ machines) and object arrays of anything but text or bytes are refused.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorbytes.errors import UnsupportedError
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(NamedTuple):
     name: str
     bits: int
     code: int  # TensorFlow's number, or ours from 1000 up

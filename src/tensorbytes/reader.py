@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -179,11 +178,14 @@ class Reader:
             if found:
                 raise KeyError(f"{self.path} holds {len(found)} tensors named {key!r}; take objects by number: f[0]")
             raise KeyError(f"{self.path} has no tensor {key!r}; it has {_some(self.keys())}")
-        document = self._lazy()[key]
-        entries = [Entry(leaf, self._convert, self.path) for leaf in document.leaves]
-        for entry in entries:
-            entry.load()
+        return self._restore(self._lazy()[key])
+
+    def _restore(self, document: Document) -> Any:
+        """An object, once everything of it is verified."""
         with naming(self.path):
+            for leaf in document.leaves:
+                if leaf.check is not None:
+                    leaf.check()
             return unflatten(document.leaves, self._convert)
 
     def entries(self) -> list[Entry]:
@@ -192,10 +194,10 @@ class Reader:
 
     def __iter__(self) -> Iterator[Any]:
         """The objects of the file one after another, each verified."""
-        for document in self._decode(lazy=False):
-            with naming(self.path):
-                made = unflatten(document.leaves, self._convert)
-            yield made
+        # list() asks for the length first: what was decoded for that is not decoded again.
+        documents = iter(self._documents) if self._documents is not None else self._decode(lazy=False)
+        for document in documents:
+            yield self._restore(document)
 
     def verify(self) -> int:
         """Check every byte against the file's checksums; returns the number of objects."""
@@ -265,7 +267,7 @@ class StreamReader:
             raise error.shifted(start) from None
         except (LimitError, UnsupportedError) as error:
             raise type(error)(f"{error} of the record at {start}") from None
-        record.leaf = replace(record.leaf, at=start)
+        record = record._replace(leaf=record.leaf._replace(at=start))
         return record
 
     def close(self) -> None:

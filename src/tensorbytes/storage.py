@@ -10,7 +10,8 @@ import contextlib
 import io
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ _READ_BYTES = 1 << 20
 _BATCH_BYTES = 1 << 24
 _BATCH_PIECES = 64
 _RESERVE_BYTES = 1 << 20
+_HALVES_FROM = 1 << 24
 
 
 def is_path(target: Any) -> bool:
@@ -199,13 +201,41 @@ def read_whole(file: io.FileIO) -> memoryview:
     if not size:  # a pipe or a device: its size is known at its end
         return memoryview(file.readall())
     data = aligned(size, 0)
-    done = 0
-    while done < size:
-        count = file.readinto(data[done:])
-        if not count:
-            raise CorruptError(f"the file shrank from {size} bytes while it was read", at=done, path=str(file.name))
-        done += count
+    if size < _HALVES_FROM or not hasattr(os, "preadv"):
+        _read_into(file, data, lambda at, room: file.readinto(room), 0)
+        return data
+    # Two threads copy faster than one, and reading holds no lock.
+    fd, middle = file.fileno(), size // 2
+
+    def read_at(at: int, room: memoryview) -> int:
+        return os.preadv(fd, [room], at)
+
+    failures: list[BaseException] = []
+
+    def second_half() -> None:
+        try:
+            _read_into(file, data[middle:], read_at, middle)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=second_half)
+    thread.start()
+    try:
+        _read_into(file, data[:middle], read_at, 0)
+    finally:
+        thread.join()
+    if failures:
+        raise failures[0]
     return data
+
+
+def _read_into(file: io.FileIO, room: memoryview, read: Callable[[int, memoryview], int | None], at: int) -> None:
+    done = 0
+    while done < len(room):
+        count = read(at + done, room[done:])
+        if not count:
+            raise CorruptError("the file became shorter while it was read", at=at + done, path=str(file.name))
+        done += count
 
 
 def aligned(size: int, phase: int) -> memoryview:

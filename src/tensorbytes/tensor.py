@@ -243,7 +243,17 @@ def with_meta(value: V, name: str | None = None, meta: Mapping[str, str] | None 
     """The same value under another name, with metadata added."""
     if name is None and not meta:
         return value
-    return replace(value, name=value.name if name is None else name, meta={**value.meta, **(meta or {})})
+    return amended(value, value.name if name is None else name, {**value.meta, **(meta or {})})
+
+
+def amended(value: V, name: str | None, meta: Mapping[str, str]) -> V:
+    """The same value with exactly this name and metadata. What was validated once is not again."""
+    copy = object.__new__(type(value))
+    for slot in type(value).__slots__:
+        object.__setattr__(copy, slot, getattr(value, slot))
+    object.__setattr__(copy, "name", name)
+    object.__setattr__(copy, "meta", meta)
+    return copy
 
 
 def identical(a: Value, b: Value) -> bool:

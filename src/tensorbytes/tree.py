@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,10 +26,10 @@ from tensorbytes.tensor import Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
 Path: TypeAlias = tuple[Step, ...]
+NO_META: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One tensor of a structure. `check` reads what lazy decoding left unread, and may raise.
 
     `at` is the offset that its errors name.
@@ -47,12 +47,11 @@ class Leaf:
         return path_name(self.path) if self.path else self.value.name
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One object: its leaves in order, metadata of the whole, its number in a stream (from 1)."""
 
     leaves: list[Leaf]
-    meta: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, str] = NO_META
     item: int = 0
 
     @property

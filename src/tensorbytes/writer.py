@@ -8,7 +8,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tensorbytes import storage
+import numpy as np
+
+from tensorbytes import shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError, TensorbytesError, UsageError
 from tensorbytes.formats import frame
 from tensorbytes.tree import Document
@@ -70,6 +72,11 @@ class Writer:
         """Add one object to the stream."""
         if self._file is None:
             raise TensorbytesError("the writer is closed")
+        if type(obj) is np.ndarray and obj.nbytes < _BUFFER_BYTES and name is None and meta is None:
+            data = shortcut.dump_item(obj, self._item + 1, self._at)
+            if data is not None:
+                self._add([data], len(data))
+                return
         document = self._to_document(obj, name=name, meta=meta)
         numbered = Document(document.leaves, document.meta, self._item + 1)
         pieces = [
@@ -77,12 +84,13 @@ class Writer:
             for payload in frame.records(numbered, self._at)
             for piece in frame.framed(payload, frame.checksum(payload))
         ]
-        size = sum(memoryview(piece).nbytes for piece in pieces)
+        self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))
+
+    def _add(self, pieces: list[Any], size: int) -> None:
         if self._pending + size > _BUFFER_BYTES:
             self._drain()
         if size > _BUFFER_BYTES:
-            for piece in storage.gathered(pieces):
-                storage.write_all(self._file, piece)
+            self._put(pieces)
         else:
             # The caller may change its arrays after this returns: keep bytes, not views.
             self._pieces.append(b"".join(pieces))
@@ -92,9 +100,22 @@ class Writer:
 
     def _drain(self) -> None:
         if self._pieces:
-            joined = b"".join(self._pieces)
+            self._put(self._pieces)
             self._pieces, self._pending = [], 0
-            storage.write_all(self._file, joined)
+
+    def _put(self, pieces: list[Any]) -> None:
+        """Write whole records; if that fails, take back what was written of them."""
+        try:
+            for piece in storage.gathered(pieces):
+                storage.write_all(self._file, piece)
+        except BaseException:
+            good = self._at - self._pending
+            self._pieces, self._pending = [], 0
+            if self._path is not None:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(good)
+            self.abort()
+            raise
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system, and make the file visible."""

@@ -37,6 +37,7 @@ ACCELERATED: bool = kernel is not reference
 
 crc32c = kernel.crc32c
 scan = kernel.scan
+fields = kernel.fields
 frame = kernel.frame
 frames = kernel.frames
 frame_header = kernel.frame_header
@@ -55,6 +56,7 @@ __all__ = [
     "CUT_PAYLOAD",
     "OK",
     "crc32c",
+    "fields",
     "frame",
     "frame_header",
     "frames",

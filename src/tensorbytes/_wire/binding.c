@@ -14,12 +14,14 @@
 #if defined(__linux__)
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
 #endif
 
 #define GIL_BYTES (64 * 1024)
 #define HUGE_BYTES (4 * 1024 * 1024)
+#define HUGE_PAGE (2 * 1024 * 1024)
 #define STRIDE_BYTES (8 * 1024 * 1024)
 
 static int take(PyObject *object, Py_buffer *view)
@@ -49,45 +51,99 @@ static int position(PyObject *object, Py_ssize_t most, size_t *out)
     return 1;
 }
 
+/* One of two halves of a large job: memory to be faulted in, or copied and summed. */
+struct half {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t size;
+    uint32_t crc;
+};
+
 #if defined(__linux__) && defined(MADV_POPULATE_WRITE)
+#define WITH_THREADS 1
+
 static double seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
-#endif
 
 /* Fresh memory is faulted in page by page while it is first written, which takes longer than
  * the writing. Huge pages cost a fraction of that, but in a virtual machine that returns free
- * memory to its host they can cost several times as much. So memory is faulted in here, ahead
- * of the copy, in strides: with huge pages while they come quickly, with small ones in bulk
- * once they don't. It is advice only: where the system declines, writing does the faulting. */
+ * memory to its host they can cost several times as much. So memory is faulted in ahead of the
+ * copy, in strides: with huge pages while they come quickly, with small ones in bulk once they
+ * don't. It is advice only: where the system declines, writing does the faulting. */
+static void *fault_in(void *argument)
+{
+    struct half *half = argument;
+    const uintptr_t page = 4096;
+    uintptr_t at = ((uintptr_t)half->to + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)half->to + half->size) & ~(page - 1);
+    uintptr_t stop = (at + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+    int huge = at < end && madvise((void *)at, end - at, MADV_HUGEPAGE) == 0;
+    while (at < end) {
+        int judge = huge && at % HUGE_PAGE == 0; /* what stands before the first border is small anyway */
+        double started = seconds();
+        if (stop > end)
+            stop = end;
+        if (stop > at && madvise((void *)at, stop - at, MADV_POPULATE_WRITE) < 0)
+            break;
+        if (judge && (double)(stop - at) < 1.5e9 * (seconds() - started)) {
+            huge = 0;
+            madvise((void *)stop, end - stop, MADV_NOHUGEPAGE);
+        }
+        at = stop;
+        stop += judge || !huge ? STRIDE_BYTES : HUGE_PAGE; /* one page first, to see what it costs */
+    }
+    return NULL;
+}
+
+static void *copy_and_sum(void *argument)
+{
+    struct half *half = argument;
+    half->crc = wire_copy_crc32c(0, half->to, half->from, half->size);
+    return NULL;
+}
+
+/* Runs a job on both halves at once, or one after the other where no thread can be had. */
+static void in_halves(void *(*job)(void *), struct half halves[2])
+{
+    pthread_t thread;
+    int alone = pthread_create(&thread, NULL, job, &halves[1]) != 0;
+    job(&halves[0]);
+    if (alone)
+        job(&halves[1]);
+    else
+        pthread_join(thread, NULL);
+}
+#endif
+
 static void prefault(uint8_t *memory, size_t n)
 {
-#if defined(__linux__) && defined(MADV_POPULATE_WRITE)
-    const uintptr_t page = 4096;
-    const double slow = (double)STRIDE_BYTES / 1.5e9;
-    uintptr_t at = ((uintptr_t)memory + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)memory + n) & ~(page - 1);
-    int huge = 1;
-    if (n < HUGE_BYTES)
-        return;
-    while (at < end) {
-        size_t stride = end - at < STRIDE_BYTES ? end - at : STRIDE_BYTES;
-        double started = seconds();
-        madvise((void *)at, stride, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-        if (madvise((void *)at, stride, MADV_POPULATE_WRITE) < 0) {
-            madvise((void *)at, end - at, MADV_HUGEPAGE);
-            return;
-        }
-        huge = huge && seconds() - started < slow;
-        at += stride;
-    }
+#if WITH_THREADS
+    size_t middle = n / 2;
+    struct half halves[2] = {{memory, NULL, middle, 0}, {memory + middle, NULL, n - middle, 0}};
+    if (n >= HUGE_BYTES)
+        in_halves(fault_in, halves);
 #else
     (void)memory;
     (void)n;
 #endif
+}
+
+static uint32_t copy(uint32_t crc, uint8_t *to, const uint8_t *from, size_t n)
+{
+#if WITH_THREADS
+    if (n >= HUGE_BYTES) {
+        size_t middle = n / 2;
+        struct half halves[2] = {{to, from, middle, 0}, {to + middle, from + middle, n - middle, 0}};
+        in_halves(copy_and_sum, halves);
+        crc = wire_crc32c_join(crc, halves[0].crc, halves[0].size);
+        return wire_crc32c_join(crc, halves[1].crc, halves[1].size);
+    }
+#endif
+    return wire_copy_crc32c(crc, to, from, n);
 }
 
 static PyObject *py_prefault(PyObject *module, PyObject *buffer)
@@ -131,7 +187,7 @@ static uint32_t copy_unlocked(uint32_t crc, uint8_t *dst, const uint8_t *src, Py
     if (n < GIL_BYTES)
         return wire_copy_crc32c(crc, dst, src, (size_t)n);
     Py_BEGIN_ALLOW_THREADS
-    crc = wire_copy_crc32c(crc, dst, src, (size_t)n);
+    crc = copy(crc, dst, src, (size_t)n);
     Py_END_ALLOW_THREADS
     return crc;
 }
@@ -374,6 +430,28 @@ static PyObject *py_plain_record(PyObject *module, PyObject *buffer)
     return tensor_tuple(&tensor);
 }
 
+static PyObject *py_fields(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view;
+    struct wire_field field;
+    size_t start, end, stop;
+    PyObject *found;
+    (void)module;
+    if (!arguments("fields", count, 4, 4) || !position(args[3], 255, &stop) || take(args[0], &view) < 0)
+        return NULL;
+    found = position(args[2], view.len, &end) && position(args[1], (Py_ssize_t)end, &start) ? PyList_New(0) : NULL;
+    while (found && wire_next_field(view.buf, &start, end, (uint8_t)stop, &field)) {
+        PyObject *item = Py_BuildValue("KiKKK", (unsigned long long)field.number, field.wire,
+                                       (unsigned long long)field.start, (unsigned long long)field.end,
+                                       (unsigned long long)field.at);
+        if (!item || PyList_Append(found, item) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(item);
+    }
+    PyBuffer_Release(&view);
+    return found ? Py_BuildValue("Nn", found, (Py_ssize_t)start) : NULL;
+}
+
 /* Offsets must start at 0, never fall, and end within the data. */
 static int offsets_valid(const Py_buffer *offsets, Py_ssize_t data_size)
 {
@@ -470,6 +548,7 @@ static PyMethodDef methods[] = {
     {"frames", py_frames, METH_O, "frames([[part, ...], ...]) -> bytes of many TFRecords"},
     {"plain_tensor", FAST(plain_tensor), "plain_tensor(buffer, start, end) -> (dtype, shape, at, size, item) or None"},
     {"plain_record", py_plain_record, METH_O, "The same for a buffer that is exactly one sound record."},
+    {"fields", FAST(fields), "fields(buffer, start, end, stop) -> ([(number, wire, start, end, at), ...], next)"},
     {"strings_pack", FAST(strings_pack), "strings_pack(tag, offsets, data) -> bytes"},
     {"strings_unpack", FAST(strings_unpack), "strings_unpack(buffer, start, end, tag) -> (offsets, data, stop)"},
     {"prefault", py_prefault, METH_O, "prefault(buffer): fault large fresh memory in, the cheapest way"},

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorbytes._wire.reference import varint
+from tensorbytes import _wire
+from tensorbytes._wire import varint
 from tensorbytes.errors import CorruptError
 
 VARINT, FIXED64, DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
@@ -49,9 +50,19 @@ def fields(data: memoryview, start: int, end: int) -> Iterator[Field]:
     """The fields of the message in [start, end), in order."""
     at = start
     while at < end:
-        field, at = read_field(data, at, end)
-        if field is not None:
-            yield field
+        run, at = field_run(data, at, end, 0)
+        yield from run
+        if at < end:
+            field, at = read_field(data, at, end)
+            if field is not None:
+                yield field
+
+
+def field_run(data: memoryview, start: int, end: int, stop: int) -> tuple[list[Field], int]:
+    """(the usual fields from `start` on, where they end): at `end`, at the tag byte `stop`,
+    or at something that needs `read_field`."""
+    found, at = _wire.fields(data, start, end, stop)
+    return [Field(*field) for field in found], at
 
 
 def read_field(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[Field | None, int]:

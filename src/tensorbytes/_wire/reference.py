@@ -224,6 +224,33 @@ def _frame_fields(data: memoryview, start: int, at: int, end: int) -> tuple[int,
     return item, at
 
 
+def fields(buffer: Buffer, start: int, end: int, stop: int) -> tuple[list[tuple[int, int, int, int, int]], int]:
+    """The fields of a message up to its end, the tag byte `stop`, or what the general parser must read."""
+    data = bytes_view(buffer)
+    if not 0 <= start <= end <= len(data):
+        raise IndexError(f"position {start} or {end} is outside 0..{len(data)}")
+    found: list[tuple[int, int, int, int, int]] = []
+    at = start
+    while at < end and data[at] != stop:
+        tag, after = _varint(data, at, end)
+        number, wire = tag >> 3, tag & 7
+        if after < 0 or not 0 < number < 1 << 29 or after - at != len(varint(tag)):
+            break
+        first, last = after, 0
+        if wire == 0:
+            first, after = _varint(data, after, end)
+        elif wire in (1, 2, 5):
+            size, first = _varint(data, after, end) if wire == 2 else (8 if wire == 1 else 4, after)
+            after = last = first + size if first >= 0 and size <= end - first else -1
+        else:
+            break
+        if after < 0:
+            break
+        found.append((number, wire, first, last, at))
+        at = after
+    return found, at
+
+
 def plain_record(buffer: Buffer) -> PlainTensor | None:
     data = bytes_view(buffer)
     record = np.empty((1, 2), np.int64)

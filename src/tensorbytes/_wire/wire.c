@@ -177,6 +177,33 @@ uint32_t wire_copy_crc32c(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t
     return crc;
 }
 
+/* A linear map of checksums, as the images of its 32 bits. */
+static uint32_t apply_map(const uint32_t map[32], uint32_t crc)
+{
+    uint32_t image = 0;
+    for (int bit = 0; crc; bit++, crc >>= 1)
+        if (crc & 1)
+            image ^= map[bit];
+    return image;
+}
+
+uint32_t wire_crc32c_join(uint32_t first, uint32_t second, uint64_t length)
+{
+    uint32_t zeros[32], twice[32]; /* what 1, 2, 4, ... zero bytes do to a checksum */
+    for (int bit = 0; bit < 32; bit++) {
+        uint32_t crc = (uint32_t)1 << bit;
+        zeros[bit] = byte_table[0][crc & 0xff] ^ crc >> 8;
+    }
+    for (; length; length >>= 1) {
+        if (length & 1)
+            first = apply_map(zeros, first);
+        for (int bit = 0; bit < 32; bit++)
+            twice[bit] = apply_map(zeros, zeros[bit]);
+        memcpy(zeros, twice, sizeof zeros);
+    }
+    return first ^ second;
+}
+
 uint32_t wire_mask(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -318,6 +345,41 @@ static size_t varint_size(uint64_t value)
     for (; value >= 0x80; value >>= 7)
         size++;
     return size;
+}
+
+int wire_next_field(const uint8_t *buf, size_t *at, size_t end, uint8_t stop, struct wire_field *out)
+{
+    size_t p = *at, after;
+    uint64_t tag;
+    if (p >= end || buf[p] == stop || !get_varint(buf, &p, end, &tag))
+        return 0;
+    out->number = tag >> 3;
+    out->wire = (int)(tag & 7);
+    out->at = *at;
+    out->end = 0;
+    if (out->number == 0 || out->number >> 29 || p - *at != varint_size(tag))
+        return 0;
+    if (out->wire == 0) {
+        if (!get_varint(buf, &p, end, &out->start))
+            return 0;
+        *at = p;
+        return 1;
+    }
+    if (out->wire == 2) {
+        if (!get_length(buf, &p, end, &after))
+            return 0;
+    } else if (out->wire == 1 || out->wire == 5) {
+        size_t size = out->wire == 1 ? 8 : 4;
+        if (end - p < size)
+            return 0;
+        after = p + size;
+    } else {
+        return 0;
+    }
+    out->start = p;
+    out->end = after;
+    *at = after;
+    return 1;
 }
 
 size_t wire_strings_size(const int64_t *offsets, size_t count)

@@ -45,6 +45,9 @@ uint32_t wire_crc32c_portable(uint32_t crc, const uint8_t *buf, size_t n);
 /* Copies src to dst and continues the checksum of what was copied, in one pass. */
 uint32_t wire_copy_crc32c(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t n);
 
+/* The checksum of two stretches one after the other; the second has `length` bytes. */
+uint32_t wire_crc32c_join(uint32_t first, uint32_t second, uint64_t length);
+
 /* TFRecord's masking, so that checksums of checksums stay sound. */
 uint32_t wire_mask(uint32_t crc);
 
@@ -62,6 +65,16 @@ size_t wire_scan(const uint8_t *buf, size_t n, size_t *next, int verify,
 /* Parses the plain form of a TensorProto in [buf+start, buf+end).
  * Returns 1, or 0 for anything else, sound or not: the general parser decides. */
 int wire_plain_tensor(const uint8_t *buf, size_t start, size_t end, struct wire_tensor *out);
+
+/* One field of a message: for a varint `start` is its value, else its bytes are [start, end). */
+struct wire_field {
+    uint64_t number, start, end, at;
+    int wire;
+};
+
+/* Reads the field at *at and moves behind it. Returns 0, and moves nothing, at the end, at the
+ * tag byte `stop`, and at groups, overlong tags and anything malformed: the general parser's work. */
+int wire_next_field(const uint8_t *buf, size_t *at, size_t end, uint8_t stop, struct wire_field *out);
 
 /* How many bytes wire_strings_pack writes for these offsets (count + 1 of them). */
 size_t wire_strings_size(const int64_t *offsets, size_t count);

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes._wire import crc32c, mask, proto, varint
@@ -24,7 +23,7 @@ from tensorbytes.formats import _layout
 from tensorbytes.formats import _tensorproto as tensorproto
 from tensorbytes.formats._tensorproto import LAYOUT
 from tensorbytes.tensor import InvalidValueError, Strings, Tensor, Value, with_meta
-from tensorbytes.tree import Leaf, Step, path_name
+from tensorbytes.tree import NO_META, Leaf, Step, path_name
 
 # The extension fields.
 NAME, META, STEP, PART, PARTS, ITEM, KIND, _, ENCODING, DOCUMENT, PADDING, HEADER_CRC = range(1000, 1012)
@@ -39,14 +38,13 @@ _CRC_TAG = proto.tag(HEADER_CRC, proto.FIXED32)
 _PADDING_TAG = proto.tag(PADDING, proto.DELIMITED)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a record stands: part `part` of `parts` of an object, item number `item` of a stream."""
 
     part: int = 0
     parts: int = 1
     item: int = 0
-    document: Mapping[str, str] = field(default_factory=dict)
+    document: Mapping[str, str] = NO_META
 
 
 ALONE = Place()
@@ -59,12 +57,11 @@ def encode(leaf: Leaf, place: Place, at: int) -> list[Any]:
     """The payload of a record that starts at file offset `at`, as a list of buffers."""
     value = leaf.value
     if isinstance(value, Tensor | Strings):
-        header = tensorproto.head(tensorproto.code_of(value), value.shape) + _extension(leaf, place)
-        tag, content = tensorproto.body(value)
-        if isinstance(value, Tensor) and value.nbytes >= ALIGN_FROM:
-            header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
-            header += _CRC_TAG + struct.pack("<I", mask(crc32c(header)))
-        return [header + tag, content]
+        extension = _extension(leaf, place)
+        if isinstance(value, Tensor):
+            code = dtypes.get(value.dtype).code
+            return [dense_header(code, value.shape, value.nbytes, extension, at), value.data]
+        return [tensorproto.head(dtypes.STRING_CODE, value.shape) + extension, tensorproto.body(value)[1]]
     layout, parts = _layout.parts_of(value)
     out: list[Any] = [tensorproto.head(dtypes.STRING_CODE, (len(parts),)) + _extension(leaf, place, layout)]
     at += len(out[0])
@@ -79,6 +76,20 @@ def encode(leaf: Leaf, place: Place, at: int) -> list[Any]:
         out += [prefix, content]
         at += len(prefix) + len(content)
     return out
+
+
+def dense_header(code: int, shape: tuple[int, ...], nbytes: int, extension: bytes, at: int) -> bytes:
+    """All of a dense record's payload but the content: head, extension fields, padding, checksum, tag."""
+    header = tensorproto.head(code, shape) + extension
+    tag = tensorproto.CONTENT_TAG + varint(nbytes) if nbytes else b""
+    if nbytes >= ALIGN_FROM:
+        header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
+        header += _CRC_TAG + struct.pack("<I", mask(crc32c(header)))
+    return header + tag
+
+
+def item_field(item: int) -> bytes:
+    return proto.put_number(ITEM, item)
 
 
 def _padding(at: int) -> bytes:
@@ -101,7 +112,7 @@ def _extension(leaf: Leaf, place: Place, layout: str = "") -> bytes:
     if place.parts != 1:
         out += [proto.put_number(PART, place.part), proto.put_number(PARTS, place.parts)]
     if place.item:
-        out.append(proto.put_number(ITEM, place.item))
+        out.append(item_field(place.item))
     if leaf.kind:
         out.append(proto.put_bytes(KIND, leaf.kind.encode()))
     if layout:
@@ -144,8 +155,7 @@ def _step(step: Step, name: str | None) -> bytes:
 # ---- reading ----------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Record:
+class Record(NamedTuple):
     """A record as read: the leaf, its place, and how much of it a checksum of its own covers."""
 
     leaf: Leaf

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,22 +66,27 @@ def body(value: Tensor | Strings) -> tuple[bytes, Any]:
 # ---- reading ----------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class Message:
     """The fields of one TensorProto, values still undecoded."""
 
-    code: int = 0
-    shape: list[int] = field(default_factory=list)
-    content: tuple[int, int] | None = None
-    strings: tuple[Array, Any] | None = None
-    string_runs: list[tuple[int, int]] = field(default_factory=list)  # where they stand
-    string_fields: list[proto.Field] = field(default_factory=list)  # those after a layout was set
-    typed: dict[int, list[proto.Field]] = field(default_factory=dict)
-    extra: list[proto.Field] = field(default_factory=list)  # fields from 1000 up, ours
-    # The strings are the parts of a ragged or sparse value, not to be copied.
-    has_layout: bool = False
-    item: int = 0  # the frame's field, where a quick parse found it
-    grown: int = 0  # bytes that decoding made and the input does not hold
+    __slots__ = (
+        "code", "content", "extra", "grown", "has_layout", "item", "shape", "string_fields", "string_runs", "strings",
+        "typed",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.shape: list[int] = []
+        self.content: tuple[int, int] | None = None
+        self.strings: tuple[Array, Any] | None = None
+        self.string_runs: list[tuple[int, int]] = []  # where they stand
+        self.string_fields: list[proto.Field] = []  # those after a layout was set
+        self.typed: dict[int, list[proto.Field]] = {}
+        self.extra: list[proto.Field] = []  # fields from 1000 up, ours
+        # The strings are the parts of a ragged or sparse value, not to be copied.
+        self.has_layout = False
+        self.item = 0  # the frame's field, where a quick parse found it
+        self.grown = 0  # bytes that decoding made and the input does not hold
 
     @property
     def has_content(self) -> bool:
@@ -99,6 +104,11 @@ def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Messag
     runs: list[tuple[Array, Any]] = []
     at = start
     while at < end:
+        usual, at = proto.field_run(data, at, end, _STRING_TAG)
+        for item in usual:
+            _take(message, data, item)
+        if at == end:
+            break
         if data[at] == _STRING_TAG and not message.has_layout:
             offsets, raw, stop = strings_unpack(data, at, end, _STRING_TAG)
             if stop > at:
@@ -106,16 +116,16 @@ def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Messag
                 message.string_runs.append((at, stop))
                 at = stop
                 continue
-        item, at = proto.read_field(data, at, end)
-        if item is None:
+        odd, at = proto.read_field(data, at, end)
+        if odd is None:
             continue
-        if item.number == _STRING and not message.has_layout:
+        if odd.number == _STRING and not message.has_layout:
             # Sound, but with a tag or a length in a longer form than the kernel takes.
-            piece = proto.delimited(data, item)
+            piece = proto.delimited(data, odd)
             runs.append((np.array([0, len(piece)], np.int64), piece))
-            message.string_runs.append((item.at, at))
+            message.string_runs.append((odd.at, at))
         else:
-            _take(message, data, item)
+            _take(message, data, odd)
     if runs:
         message.strings = _join(runs)
     return message

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,13 +142,17 @@ def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bo
     """The record in [start, end). A lazy one must vouch for its own header, or is read whole."""
     if not lazy:
         return _record.decode(data, start, end, limits)
+    if end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
+        check_payload(data, start, end)
+        return _record.decode(data, start, end, limits)
     try:
         record = _record.decode(data, start, end, limits, verify=lambda: check_payload(data, start, end))
     except (LimitError, UnsupportedError):
         check_payload(data, start, end)  # damage may explain what was found
         raise
     if record.header_checked:
-        record.leaf = replace(record.leaf, check=lambda: check_record(data, start, end, limits))
+        leaf = record.leaf._replace(check=lambda: check_record(data, start, end, limits))
+        return record._replace(leaf=leaf)
     return record
 
 

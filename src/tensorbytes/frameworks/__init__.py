@@ -8,6 +8,7 @@ framework is then loaded already.
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,7 @@ _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
 _found: dict[type, str] = {}
 
 
+@cache
 def get(name: str) -> ModuleType:
     """The adapter of a framework; loads the framework."""
     if name not in BUILTIN:

@@ -103,9 +103,10 @@ def from_value(value: Value, device: str | None = None) -> Any:
 def _array(value: Tensor) -> Array:
     if value.dtype in ("datetime64", "timedelta64"):
         wanted = value.meta.get("numpy.dtype", "")
-        if not _TIME.fullmatch(wanted):
+        letter = "M" if value.dtype == "datetime64" else "m"
+        if not _TIME.fullmatch(wanted) or letter not in wanted[:2]:
             raise UnsupportedError(f"{value.dtype} without its unit: metadata 'numpy.dtype' is {wanted!r}")
-        return value.bits().view(np.dtype(wanted).newbyteorder("<"))
+        return value.bits().view(_dtype(wanted).newbyteorder("<"))
     return value.numpy()
 
 
@@ -122,6 +123,15 @@ def _text(value: Strings) -> Array:
     width = int(fixed[2])
     if width * 4 * plain.size > LIMITS.max_bytes + value.nbytes:
         raise LimitError(f"metadata asks for {plain.size} strings of width {width}, over {LIMITS.max_bytes} bytes")
-    if any(len(item) > width for item in plain.reshape(-1)):
-        raise UnsupportedError(f"metadata asks for the NumPy dtype {wanted!r}, but a string is longer")
-    return plain.astype(wanted)
+    nul = "\0" if value.encoding == "utf-8" else b"\0"
+    if any(len(item) > width or item.endswith(nul) for item in plain.reshape(-1)):
+        raise UnsupportedError(f"metadata asks for the NumPy dtype {wanted!r}, which would cut a string short")
+    return plain.astype(_dtype(wanted))
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """A dtype that metadata names, already of a sound form."""
+    try:
+        return np.dtype(name)
+    except TypeError as error:
+        raise UnsupportedError(f"metadata asks for the NumPy dtype {name!r}: {error}") from None

@@ -96,7 +96,11 @@ def _slices(x: Any) -> Sparse:
 
 def from_value(value: Value, device: str | None = None) -> Any:
     where = placement(value, device)
-    with tf.device(where) if where else contextlib.nullcontext():
+    try:
+        context = tf.device(where) if where else contextlib.nullcontext()
+    except ValueError as error:
+        raise UnsupportedError(f"TensorFlow has no device {where!r}: {error}") from None
+    with context:
         if isinstance(value, Ragged):
             return _ragged(value)
         if isinstance(value, Sparse):

@@ -179,10 +179,14 @@ def from_value(value: Value, device: str | None = None) -> Any:
         return numpy_adapter.from_value(value)  # torch has no strings
     made = _tensor(value) if isinstance(value, Tensor) else _structure(value)
     where = placement(value, device)
-    if where is not None:
-        made = made.to(where)
-    if value.meta.get("requires_grad") == "true":
-        made.requires_grad_()
+    try:
+        if where is not None:
+            made = made.to(where)
+        if value.meta.get("requires_grad") == "true":
+            made.requires_grad_()
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedError(f"torch can't put {made.dtype} on {where or 'cpu'!r} as asked: {reason}") from None
     wrapper = {"Parameter": torch.nn.Parameter, "Buffer": torch.nn.Buffer}.get(value.meta.get("type", ""))
     if wrapper is torch.nn.Parameter:
         made = wrapper(made, requires_grad=made.requires_grad)
