@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,9 @@ from benchmarks.timing import FLOOR, OURS, PEER, Contender, Line, Target
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RIVALS_OF_LARGE = ("pickle 5", "npy", "safetensors")
-_COLD = "Memory as the system hands it out; in a virtual machine our huge pages may be far dearer than small ones."
+_COLD = (
+    "Memory as the system hands it out. Where huge pages come slowly, as in some virtual machines, we use small ones."
+)
 _WARM = "Memory was in use just before each sample. This favours us: peers gain little or nothing from it."
 
 
@@ -210,5 +213,7 @@ def imports(scale: Scale, folder: Path) -> Iterator[Line]:
 
 def _import_seconds(module: str) -> float:
     code = f"from time import perf_counter as now; start = now(); import {module}; print(now() - start)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # Compiled modules must be kept: pip compiled the peers, an editable install compiles at first import.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import storage
+from tensorbytes import loader, storage
 
 
 @pytest.fixture
@@ -391,3 +391,58 @@ def test_buffers_are_the_tensors_own_memory():
 def test_gathering_joins_only_small_pieces():
     pieces = [b"a", b"b", bytes(1 << 20), b"c"]
     assert [len(piece) for piece in storage.gathered(pieces)] == [2, 1 << 20, 1]
+
+
+# ---- large files ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Large records, small ones, a run of very small ones: every kind of stretch that loading makes."""
+    rng = np.random.default_rng(0)
+    obj = {f"large{n}": rng.random(60_000 + n) for n in range(9)}
+    obj |= {f"small{n}": rng.random(n + 1) for n in range(300)}
+    obj["middle"] = [rng.random(9_000) for _ in range(30)]
+    obj["last"] = rng.random(70_000)
+    path = tmp_path_factory.mktemp("large") / "x.tb"
+    tb.save(obj, path)
+    assert path.stat().st_size > loader.FROM_BYTES
+    return path, obj
+
+
+def test_a_large_file_comes_back_aligned_and_writable(large):
+    path, obj = large
+    back = tb.load(path)
+    assert tb.equal(back, obj)
+    for array in (back["large3"], back["middle"][7], back["last"]):
+        assert array.ctypes.data % 64 == 0
+        assert array.flags.writeable
+
+
+def test_large_tensors_have_memory_of_their_own(large):
+    back = tb.load(large[0])
+    assert back["large0"].base.nbytes < 2 * back["large0"].nbytes
+
+
+def test_stretches_cover_the_file_once(large):
+    path, _ = large
+    with open(path, "rb") as f:
+        found = list(loader.segments(f.fileno(), path.stat().st_size))
+    assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
+    assert found[-1][1] == path.stat().st_size
+
+
+def test_damage_in_a_large_file_is_located(large, tmp_path):
+    data = large[0].read_bytes()
+    path = tmp_path / "damaged.tb"
+    for at in (3, 700_000, len(data) // 2, len(data) - 2):
+        damaged = bytearray(data)
+        damaged[at] ^= 4
+        path.write_bytes(damaged)
+        with pytest.raises(tb.CorruptError, match=r"damaged\.tb") as caught:
+            tb.load(path)
+        assert caught.value.at <= at < caught.value.at + 600_000
+    for size in (len(data) - 1, len(data) - 9, len(data) - 600_000):
+        path.write_bytes(data[:size])
+        with pytest.raises(tb.CorruptError):
+            tb.load(path)

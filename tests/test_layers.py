@@ -17,6 +17,7 @@ LAYERS = [
     ["_wire"],
     ["frameworks", "formats"],  # never each other
     ["storage", "shortcut"],
+    ["loader"],
     ["reader", "writer"],
     ["api"],
     ["__init__"],

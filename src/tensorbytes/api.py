@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, shortcut, storage
+from tensorbytes import formats, frameworks, loader, shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.reader import Reader, StreamReader, naming
@@ -82,7 +84,7 @@ def save(
     """
     storage.check_target(target, "write")
     chosen, document, allowed = _prepare(obj, format or _by_suffix(target), name, meta, allow, options)
-    storage.write(target, chosen.encode(document, allowed, options), sync=sync, size=document.nbytes)
+    storage.write(target, chosen.encode(document, allowed, options), sync=sync)
 
 
 def _by_suffix(target: Any) -> str:
@@ -142,7 +144,7 @@ def loads(
             return array
     data = _check_buffer(buffer)
     if format is None:
-        format = _recognise(data, "<bytes>")
+        format = _recognise(data, len(data), "<bytes>")
     chosen = formats.get(format)
     formats.check_options(chosen, options, chosen.read_options)
     return _result(chosen.decode(data, limits, False, options), to, device, "<bytes>")
@@ -156,10 +158,11 @@ def _check_buffer(buffer: Any) -> memoryview:
         raise UsageError(f"expected bytes or another buffer, got {type(buffer).__qualname__}{hint}") from None
 
 
-def _recognise(data: memoryview, path: str) -> str:
-    if not len(data):
+def _recognise(data: Buffer, size: int, path: str) -> str:
+    """The format of `size` bytes that start like `data`."""
+    if not size:
         raise CorruptError("no bytes at all (an empty stream: iterate over open(path) instead)", at=0, path=path)
-    found = formats.sniff(bytes(data[:_SNIFF_BYTES]), len(data))
+    found = formats.sniff(bytes(data[:_SNIFF_BYTES]), size)
     found = found or formats.by_suffix(path)
     if found is None:
         raise UsageError(
@@ -199,8 +202,15 @@ def load(
                 raise UsageError("names= needs a file that can be read at random, not a stream")
             return {name: file[name].load() for name in ([names] if isinstance(names, str) else names)}
     path = storage.describe(target)
+    if storage.is_local(target) and not options:
+        with io.FileIO(target) as file:  # type: ignore[arg-type]
+            size = os.fstat(file.fileno()).st_size
+            if size >= loader.FROM_BYTES:
+                head = os.pread(file.fileno(), _SNIFF_BYTES, 0)
+                if (format or _recognise(head, size, path)) == "tb":
+                    return _result(loader.documents(file, size, limits), to, device, path)
     data = storage.read(target)
-    chosen = formats.get(format or _recognise(data, path))
+    chosen = formats.get(format or _recognise(data, len(data), path))
     formats.check_options(chosen, options, chosen.read_options)
     return _result(chosen.decode(data, limits, False, options), to, device, path)
 
@@ -232,9 +242,8 @@ def open(
             raise UsageError(f"a stream is read as 'tb', not {format!r}")
         return StreamReader(target, to, device, limits)
     path = storage.describe(target)
-    local = storage.is_path(target) and not storage.is_url(target)
-    data = storage.map_file(target) if local else storage.read(target)
-    chosen = formats.get(format or ("tb" if not len(data) else _recognise(data, path)))
+    data = storage.map_file(target) if storage.is_local(target) else storage.read(target)
+    chosen = formats.get(format or ("tb" if not len(data) else _recognise(data, len(data), path)))
     formats.check_options(chosen, options, chosen.read_options)
     return Reader(data, path, chosen, to, device, limits, options)
 

@@ -15,7 +15,7 @@ machines) and object arrays of anything but text or bytes are refused.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,7 +144,9 @@ def to_numpy(name: str) -> np.dtype[Any]:
     return extended
 
 
-# dtype.kind is "V" for ml_dtypes too, so names decide; NumPy's own void is "void32".
+# dtype.kind is "V" for ml_dtypes too, so names decide; NumPy's own void is "void32". Kept,
+# since NumPy takes its time to spell a name.
+@lru_cache(1024)
 def from_numpy(dtype: np.dtype[Any]) -> DType:
     """The row of a NumPy dtype, in either byte order."""
     if dtype.kind in "mM":

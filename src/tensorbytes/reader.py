@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import frameworks, storage
+from tensorbytes import frameworks, loader, storage
 from tensorbytes._wire import crc32c, mask
-from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError, UnsupportedError
+from tensorbytes.errors import CorruptError, Limits, TensorbytesError, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, frame
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
@@ -251,24 +251,15 @@ class StreamReader:
             if len(data) < length + 4:
                 raise CorruptError("the stream ends inside a record", at=at)
             start = at + frame.HEADER_BYTES
-            record = self._record(data, start, limits)
+            try:
+                frame.check_payload(data, 0, length)
+            except CorruptError as error:
+                raise error.shifted(start) from None
+            record = loader.at_offset(data, 0, length, start, limits)
             # Objects come one by one, so each has the limits to itself.
             limits = after(self._limits if record.place.part == 0 else limits, record.grown)
             yield record, start
             at = start + length + 4
-
-    def _record(self, data: memoryview, start: int, limits: Limits) -> _record.Record:
-        """The record in `data`, which ends with a checksum and stands at `start` of the stream."""
-        end = len(data) - 4
-        try:
-            frame.check_payload(data, 0, end)
-            record = _record.decode(data, 0, end, limits)
-        except CorruptError as error:
-            raise error.shifted(start) from None
-        except (LimitError, UnsupportedError) as error:
-            raise type(error)(f"{error} of the record at {start}") from None
-        record = record._replace(leaf=record.leaf._replace(at=start))
-        return record
 
     def close(self) -> None:
         """Leave the file to whoever opened it."""

@@ -10,13 +10,12 @@ import contextlib
 import io
 import mmap
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes._wire import prefault, reserve
+from tensorbytes._wire import prefault
 from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
 from tensorbytes.typing import Buffer, bytes_view
 
@@ -26,8 +25,6 @@ _SMALL = 1 << 16
 _READ_BYTES = 1 << 20
 _BATCH_BYTES = 1 << 24
 _BATCH_PIECES = 64
-_RESERVE_BYTES = 1 << 20
-_HALVES_FROM = 1 << 24
 
 
 def is_path(target: Any) -> bool:
@@ -36,6 +33,10 @@ def is_path(target: Any) -> bool:
 
 def is_url(target: Any) -> bool:
     return isinstance(target, str) and "://" in target
+
+
+def is_local(target: Any) -> bool:
+    return is_path(target) and not is_url(target)
 
 
 def describe(target: Any) -> str:
@@ -117,8 +118,8 @@ def _write_batch(file: io.FileIO, batch: list[memoryview], size: int) -> None:
         written = max(written - len(view), 0)
 
 
-def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True, size: int = 0) -> None:
-    """Write the pieces to a target; a local path is replaced atomically. `size` is about what they take."""
+def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
+    """Write the pieces to a target; a local path is replaced atomically."""
     check_target(target, "write")
     if not is_path(target):
         for piece in gathered(pieces):
@@ -129,8 +130,6 @@ def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True, size: 
                 write_all(file, piece)
     else:
         with replacing(os.fspath(target), sync=sync) as file:  # type: ignore[arg-type]
-            if size >= _RESERVE_BYTES:
-                reserve(file.fileno(), size)
             write_pieces(file, pieces)
 
 
@@ -201,38 +200,18 @@ def read_whole(file: io.FileIO) -> memoryview:
     if not size:  # a pipe or a device: its size is known at its end
         return memoryview(file.readall())
     data = aligned(size, 0)
-    if size < _HALVES_FROM or not hasattr(os, "preadv"):
-        _read_into(file, data, lambda at, room: file.readinto(room), 0)
-        return data
-    # Two threads copy faster than one, and reading holds no lock.
-    fd, middle = file.fileno(), size // 2
-
-    def read_at(at: int, room: memoryview) -> int:
-        return os.preadv(fd, [room], at)
-
-    failures: list[BaseException] = []
-
-    def second_half() -> None:
-        try:
-            _read_into(file, data[middle:], read_at, middle)
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=second_half)
-    thread.start()
-    try:
-        _read_into(file, data[:middle], read_at, 0)
-    finally:
-        thread.join()
-    if failures:
-        raise failures[0]
+    read_at(file, data, 0)
     return data
 
 
-def _read_into(file: io.FileIO, room: memoryview, read: Callable[[int, memoryview], int | None], at: int) -> None:
+def read_at(file: io.FileIO, room: memoryview, at: int) -> None:
+    """Fill memory with a file's bytes from `at` on. Threads may do so at once where the system has pread."""
+    if not hasattr(os, "preadv"):
+        file.seek(at)
     done = 0
     while done < len(room):
-        count = read(at + done, room[done:])
+        rest = room[done:]
+        count = os.preadv(file.fileno(), [rest], at + done) if hasattr(os, "preadv") else file.readinto(rest)
         if not count:
             raise CorruptError("the file became shorter while it was read", at=at + done, path=str(file.name))
         done += count

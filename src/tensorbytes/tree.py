@@ -54,11 +54,6 @@ class Document(NamedTuple):
     meta: Mapping[str, str] = NO_META
     item: int = 0
 
-    @property
-    def nbytes(self) -> int:
-        """About the bytes of its values."""
-        return sum(leaf.value.nbytes for leaf in self.leaves)
-
 
 def path_name(path: Path) -> str | None:
     """The name under which a leaf is listed: its key, or its keys joined by slashes."""

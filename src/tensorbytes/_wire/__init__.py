@@ -44,7 +44,6 @@ frame_header = kernel.frame_header
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
 prefault = kernel.prefault
-reserve = kernel.reserve
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
 
@@ -64,7 +63,6 @@ __all__ = [
     "plain_record",
     "plain_tensor",
     "prefault",
-    "reserve",
     "scan",
     "strings_pack",
     "strings_unpack",

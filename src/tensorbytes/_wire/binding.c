@@ -4,7 +4,7 @@
  * without the GIL. Python exceptions are raised only for wrong calls; what is
  * wrong with data is returned as numbers and worded in Python.
  */
-#define _GNU_SOURCE /* fallocate */
+#define _GNU_SOURCE /* madvise */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -12,8 +12,6 @@
 #include "wire.h"
 
 #if defined(__linux__)
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -22,7 +20,7 @@
 #define GIL_BYTES (64 * 1024)
 #define HUGE_BYTES (4 * 1024 * 1024)
 #define HUGE_PAGE (2 * 1024 * 1024)
-#define STRIDE_BYTES (8 * 1024 * 1024)
+#define STRIDE_BYTES (4 * 1024 * 1024)
 
 static int take(PyObject *object, Py_buffer *view)
 {
@@ -51,12 +49,12 @@ static int position(PyObject *object, Py_ssize_t most, size_t *out)
     return 1;
 }
 
-/* One of two halves of a large job: memory to be faulted in, or copied and summed. */
+/* One of two halves of a large job: memory to be faulted in and, if `from` is given, filled. */
 struct half {
     uint8_t *to;
     const uint8_t *from;
     size_t size;
-    uint32_t crc;
+    uint32_t crc; /* of what was copied */
 };
 
 #if defined(__linux__) && defined(MADV_POPULATE_WRITE)
@@ -71,49 +69,49 @@ static double seconds(void)
 
 /* Fresh memory is faulted in page by page while it is first written, which takes longer than
  * the writing. Huge pages cost a fraction of that, but in a virtual machine that returns free
- * memory to its host they can cost several times as much. So memory is faulted in ahead of the
- * copy, in strides: with huge pages while they come quickly, with small ones in bulk once they
- * don't. It is advice only: where the system declines, writing does the faulting. */
-static void *fault_in(void *argument)
+ * memory to its host they can cost several times as much. So memory is faulted in just ahead of
+ * the copy, in strides: with huge pages while they come quickly, with small ones in bulk once
+ * they don't. It is advice only: where the system declines, writing does the faulting. */
+static void *fault_in_and_copy(void *argument)
 {
     struct half *half = argument;
     const uintptr_t page = 4096;
     uintptr_t at = ((uintptr_t)half->to + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)half->to + half->size) & ~(page - 1);
     uintptr_t stop = (at + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
-    int huge = at < end && madvise((void *)at, end - at, MADV_HUGEPAGE) == 0;
-    while (at < end) {
+    size_t copied = 0;
+    int huge = at < end && madvise((void *)at, end - at, MADV_HUGEPAGE) == 0, declined = 0;
+    while (at < end && !declined) {
         int judge = huge && at % HUGE_PAGE == 0; /* what stands before the first border is small anyway */
         double started = seconds();
         if (stop > end)
             stop = end;
-        if (stop > at && madvise((void *)at, stop - at, MADV_POPULATE_WRITE) < 0)
-            break;
+        declined = stop > at && madvise((void *)at, stop - at, MADV_POPULATE_WRITE) < 0;
         if (judge && (double)(stop - at) < 1.5e9 * (seconds() - started)) {
             huge = 0;
             madvise((void *)stop, end - stop, MADV_NOHUGEPAGE);
         }
+        if (half->from) {
+            size_t ready = stop - (uintptr_t)half->to;
+            half->crc = wire_copy_crc32c(half->crc, half->to + copied, half->from + copied, ready - copied);
+            copied = ready;
+        }
         at = stop;
         stop += judge || !huge ? STRIDE_BYTES : HUGE_PAGE; /* one page first, to see what it costs */
     }
+    if (half->from)
+        half->crc = wire_copy_crc32c(half->crc, half->to + copied, half->from + copied, half->size - copied);
     return NULL;
 }
 
-static void *copy_and_sum(void *argument)
-{
-    struct half *half = argument;
-    half->crc = wire_copy_crc32c(0, half->to, half->from, half->size);
-    return NULL;
-}
-
-/* Runs a job on both halves at once, or one after the other where no thread can be had. */
-static void in_halves(void *(*job)(void *), struct half halves[2])
+/* Does both halves at once, or one after the other where no thread can be had. */
+static void in_halves(struct half halves[2])
 {
     pthread_t thread;
-    int alone = pthread_create(&thread, NULL, job, &halves[1]) != 0;
-    job(&halves[0]);
+    int alone = pthread_create(&thread, NULL, fault_in_and_copy, &halves[1]) != 0;
+    fault_in_and_copy(&halves[0]);
     if (alone)
-        job(&halves[1]);
+        fault_in_and_copy(&halves[1]);
     else
         pthread_join(thread, NULL);
 }
@@ -125,7 +123,7 @@ static void prefault(uint8_t *memory, size_t n)
     size_t middle = n / 2;
     struct half halves[2] = {{memory, NULL, middle, 0}, {memory + middle, NULL, n - middle, 0}};
     if (n >= HUGE_BYTES)
-        in_halves(fault_in, halves);
+        in_halves(halves);
 #else
     (void)memory;
     (void)n;
@@ -138,7 +136,7 @@ static uint32_t copy(uint32_t crc, uint8_t *to, const uint8_t *from, size_t n)
     if (n >= HUGE_BYTES) {
         size_t middle = n / 2;
         struct half halves[2] = {{to, from, middle, 0}, {to + middle, from + middle, n - middle, 0}};
-        in_halves(copy_and_sum, halves);
+        in_halves(halves);
         crc = wire_crc32c_join(crc, halves[0].crc, halves[0].size);
         return wire_crc32c_join(crc, halves[1].crc, halves[1].size);
     }
@@ -159,11 +157,12 @@ static PyObject *py_prefault(PyObject *module, PyObject *buffer)
     Py_RETURN_NONE;
 }
 
-/* A bytes object to be written, its memory faulted in if it is large. */
-static PyObject *fresh_bytes(Py_ssize_t n)
+/* A bytes object to be written in parts, the largest of which has `largest` bytes. Large parts
+ * fault their memory in themselves; for many small ones it is done here. */
+static PyObject *fresh_bytes(Py_ssize_t n, Py_ssize_t largest)
 {
     PyObject *result = PyBytes_FromStringAndSize(NULL, n);
-    if (result && n >= HUGE_BYTES) {
+    if (result && n >= HUGE_BYTES && largest < HUGE_BYTES) {
         uint8_t *memory = (uint8_t *)PyBytes_AsString(result);
         Py_BEGIN_ALLOW_THREADS
         prefault(memory, (size_t)n);
@@ -265,7 +264,7 @@ static PyObject *py_frame(PyObject *module, PyObject *const *args, Py_ssize_t co
         return NULL;
     }
     Py_ssize_t length = prefix.len + data.len;
-    result = fresh_bytes(12 + length + 4);
+    result = fresh_bytes(12 + length + 4, data.len);
     if (result) {
         uint8_t *out = (uint8_t *)PyBytes_AsString(result);
         wire_frame_header(out, (uint64_t)length);
@@ -278,8 +277,8 @@ static PyObject *py_frame(PyObject *module, PyObject *const *args, Py_ssize_t co
     return result;
 }
 
-/* The bytes of all parts of one record; -1 with an exception set on failure. */
-static Py_ssize_t record_size(PyObject *parts)
+/* The bytes of all parts of one record, and of the largest part so far; -1 with an exception set on failure. */
+static Py_ssize_t record_size(PyObject *parts, Py_ssize_t *largest)
 {
     Py_ssize_t size = 0, n = PySequence_Size(parts);
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -290,6 +289,7 @@ static Py_ssize_t record_size(PyObject *parts)
             return -1;
         }
         size += view.len;
+        *largest = view.len > *largest ? view.len : *largest;
         PyBuffer_Release(&view);
         Py_DECREF(part);
     }
@@ -331,23 +331,23 @@ static int write_record(uint8_t *out, PyObject *parts, Py_ssize_t length)
 
 static PyObject *py_frames(PyObject *module, PyObject *records)
 {
-    Py_ssize_t total = 0, n = PySequence_Size(records);
+    Py_ssize_t total = 0, largest = 0, n = PySequence_Size(records);
     PyObject *result;
     (void)module;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *parts = PySequence_GetItem(records, i);
-        Py_ssize_t size = parts ? record_size(parts) : -1;
+        Py_ssize_t size = parts ? record_size(parts, &largest) : -1;
         Py_XDECREF(parts);
         if (size < 0)
             return NULL;
         total += 16 + size;
     }
-    if (n < 0 || !(result = fresh_bytes(total)))
+    if (n < 0 || !(result = fresh_bytes(total, largest)))
         return NULL;
     uint8_t *out = (uint8_t *)PyBytes_AsString(result), *end = out + total;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *parts = PySequence_GetItem(records, i);
-        Py_ssize_t size = parts ? record_size(parts) : -1;
+        Py_ssize_t size = parts ? record_size(parts, &largest) : -1;
         int failed = size < 0;
         if (!failed && size > end - out - 16) {
             PyErr_SetString(PyExc_BufferError, "a buffer changed its size while it was being written");
@@ -513,30 +513,6 @@ static PyObject *py_strings_unpack(PyObject *module, PyObject *const *args, Py_s
     return result;
 }
 
-/* Blocks set aside in one go are filled faster than blocks found one write at a time, and a
- * full disk is noticed before anything is written. Where it can't be done, it is not needed. */
-static PyObject *py_reserve(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    (void)module;
-    if (!arguments("reserve", count, 2, 2))
-        return NULL;
-#if defined(__linux__)
-    long fd = PyLong_AsLong(args[0]);
-    long long size = PyLong_AsLongLong(args[1]);
-    int failed;
-    if (PyErr_Occurred())
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    failed = size > 0 && fallocate((int)fd, FALLOC_FL_KEEP_SIZE, 0, size) < 0 ? errno : 0;
-    Py_END_ALLOW_THREADS
-    if (failed == ENOSPC) {
-        errno = failed;
-        return PyErr_SetFromErrno(PyExc_OSError);
-    }
-#endif
-    Py_RETURN_NONE;
-}
-
 #define FAST(name) (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL
 
 static PyMethodDef methods[] = {
@@ -552,7 +528,6 @@ static PyMethodDef methods[] = {
     {"strings_pack", FAST(strings_pack), "strings_pack(tag, offsets, data) -> bytes"},
     {"strings_unpack", FAST(strings_unpack), "strings_unpack(buffer, start, end, tag) -> (offsets, data, stop)"},
     {"prefault", py_prefault, METH_O, "prefault(buffer): fault large fresh memory in, the cheapest way"},
-    {"reserve", FAST(reserve), "reserve(fd, size): set disk blocks aside; OSError if the disk is full"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -265,10 +265,6 @@ def prefault(buffer: Buffer) -> None:
     """Nothing to do: only the compiled kernel reaches the system call."""
 
 
-def reserve(fd: int, size: int) -> None:
-    """Nothing to do: only the compiled kernel reaches the system call."""
-
-
 _ONE_BYTE = [bytes([value]) for value in range(128)]
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ _REFUSED = {14: "resource_handle_val", 15: "variant_val"}
 # ---- writing ----------------------------------------------------------------
 
 
+@lru_cache(4096)
 def head(code: int, shape: tuple[int, ...]) -> bytes:
     """The fields dtype and tensor_shape."""
     dims = b"".join(b"\x12\x00" if n == 0 else b"\x12" + _delimit(b"\x08" + varint(n)) for n in shape)

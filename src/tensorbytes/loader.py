@@ -1,0 +1,107 @@
+"""Loading a large file of the native frame: two threads, and memory of its own for each large tensor.
+
+A tensor that is dropped gives its memory back, whatever else of the file is kept; and
+memory that was given back is used again, which fresh memory for the whole file never is.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from tensorbytes import storage
+from tensorbytes._wire import CUT_PAYLOAD, OK, scan
+from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.formats import frame
+from tensorbytes.formats._record import Record
+from tensorbytes.formats._tensorproto import after
+from tensorbytes.tree import Document
+
+# Smaller files are read in one piece.
+FROM_BYTES = 1 << 22
+# Smaller records share memory with their neighbours, up to so much.
+_LARGE_RECORD = 1 << 18
+_RUN_BYTES = 1 << 20
+_WINDOW = 1 << 16
+
+
+def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
+    """The documents of an open file of `size` bytes, verified."""
+    return frame.assemble(_records(file, size, limits))
+
+
+def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(2)
+    total = 0
+    try:
+        for start, data, spans in pool.map(partial(_read, file, limits), segments(file.fileno(), size)):
+            total += len(spans)
+            if total > limits.max_tensors:
+                raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+            for first, last in spans:
+                record = at_offset(data, first, last, start, limits)
+                limits = after(limits, record.grown)
+                yield record, start + first
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def at_offset(data: memoryview, start: int, end: int, base: int, limits: Limits) -> Record:
+    """The record in data[start:end], where data stands at `base` of a file: errors tell the file's offsets."""
+    try:
+        record = frame.read_record(data, start, end, limits, lazy=False)
+    except CorruptError as error:
+        raise error.shifted(base) from None
+    except (LimitError, UnsupportedError) as error:
+        raise type(error)(f"{error} of the record at {base}") from None
+    return record._replace(leaf=record.leaf._replace(at=base + start))
+
+
+def _read(file: io.FileIO, limits: Limits, segment: tuple[int, int]) -> tuple[int, memoryview, list[tuple[int, int]]]:
+    """(where it stands, the bytes, its records), checksums verified."""
+    start, end = segment
+    data = storage.aligned(end - start, start % 64)
+    storage.read_at(file, data, start)
+    try:
+        return start, data, list(frame.spans(data, True, limits))
+    except CorruptError as error:
+        raise error.shifted(start) from None
+
+
+def segments(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    """Stretches of whole records: each large record alone, small ones together.
+
+    Where the framing is damaged, the last stretch is the rest of the file; reading it will tell.
+    """
+    room = np.empty((_WINDOW // frame.FRAME_BYTES + 1, 2), np.int64)
+    run = at = 0
+    while at < size:
+        window = os.pread(fd, _WINDOW, at)
+        _, passed, status = scan(window, 0, False, room)
+        at += passed
+        if at - run >= _RUN_BYTES:
+            yield run, at
+            run = at
+        if passed or status == OK:
+            continue
+        if status == CUT_PAYLOAD and len(window) >= frame.HEADER_BYTES:
+            (length,) = struct.unpack_from("<Q", window)
+            end = at + frame.FRAME_BYTES + length
+            if end <= size:
+                if end - at >= _LARGE_RECORD:
+                    if run < at:
+                        yield run, at
+                    yield at, end
+                    run = end
+                at = end
+                continue
+        break  # damage, or a file cut short
+    if run < size:
+        yield run, size
