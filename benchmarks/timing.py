@@ -8,6 +8,7 @@ Before anything is timed each contender runs once and its result is checked.
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -136,8 +137,8 @@ def _take_rounds(running: list[Result], line: Line, effort: Effort) -> None:
         elapsed = perf_counter() - started
         if elapsed > effort.seconds and number >= (2 if elapsed > effort.most_seconds else effort.least_rounds):
             return
-        first = number % max(len(running), 1)
-        for result in running[first:] + running[:first]:
+        # Another order each time: what ran before leaves its memory and its file's blocks behind.
+        for result in random.Random(number).sample(running, len(running)):
             result.samples.append(_sample(result.contender, result.calls, line))
 
 

@@ -23,8 +23,9 @@ Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 # Pieces below this size are joined before they are written.
 _SMALL = 1 << 16
 _READ_BYTES = 1 << 20
-_BATCH_BYTES = 1 << 24
-_BATCH_PIECES = 64
+# Larger writes make the system look for large pages to cache them in, which may take far longer
+# than many small ones (spec/decisions/0004).
+_WRITE_BYTES = 1 << 20
 
 
 def is_path(target: Any) -> bool:
@@ -95,39 +96,21 @@ def write_all(file: Any, piece: Buffer) -> None:
         view = view[written:]
 
 
-def write_pieces(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
-    """Write many pieces with few system calls."""
-    batch: list[memoryview] = []
-    size = 0
+def write_pieces(file: Any, pieces: Iterable[Buffer]) -> None:
     for piece in gathered(pieces):
-        batch.append(bytes_view(piece))
-        size += len(batch[-1])
-        if size >= _BATCH_BYTES or len(batch) == _BATCH_PIECES:
-            _write_batch(file, batch, size)
-            batch, size = [], 0
-    _write_batch(file, batch, size)
-
-
-def _write_batch(file: io.FileIO, batch: list[memoryview], size: int) -> None:
-    written = os.writev(file.fileno(), batch) if batch and hasattr(os, "writev") else 0
-    if written == size:
-        return
-    for view in batch:  # the disk took only a part: write the rest piece by piece
-        if written < len(view):
-            write_all(file, view[written:])
-        written = max(written - len(view), 0)
+        view = bytes_view(piece)
+        for start in range(0, len(view), _WRITE_BYTES):
+            write_all(file, view[start : start + _WRITE_BYTES])
 
 
 def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
     """Write the pieces to a target; a local path is replaced atomically."""
     check_target(target, "write")
     if not is_path(target):
-        for piece in gathered(pieces):
-            write_all(target, piece)
+        write_pieces(target, pieces)
     elif is_url(target):
         with open_url(str(target), "wb") as file:
-            for piece in gathered(pieces):
-                write_all(file, piece)
+            write_pieces(file, pieces)
     else:
         with replacing(os.fspath(target), sync=sync) as file:  # type: ignore[arg-type]
             write_pieces(file, pieces)

@@ -106,8 +106,7 @@ class Writer:
     def _put(self, pieces: list[Any]) -> None:
         """Write whole records; if that fails, take back what was written of them."""
         try:
-            for piece in storage.gathered(pieces):
-                storage.write_all(self._file, piece)
+            storage.write_pieces(self._file, pieces)
         except BaseException:
             good = self._at - self._pending
             self._pieces, self._pending = [], 0
