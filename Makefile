@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# A build that fell back to Python alone is fine for users, not for the tests.
 SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup.py pyproject.toml
 
 .PHONY: demo test test-slow check bench fidelity clean help

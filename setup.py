@@ -8,8 +8,8 @@ WINDOWS = os.name == "nt"
 
 kernel = Extension(
     "tensorbytes._wire._kernel",
-    ["src/tensorbytes/_wire/binding.c", "src/tensorbytes/_wire/wire.c"],
-    depends=["src/tensorbytes/_wire/wire.h"],
+    [f"src/tensorbytes/_wire/{name}.c" for name in ("binding", "wire", "large")],
+    depends=[f"src/tensorbytes/_wire/{name}.h" for name in ("wire", "large")],
     extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-std=c11", "-fvisibility=hidden"],
     extra_link_args=[] if WINDOWS else ["-pthread"],
     py_limited_api=True,
