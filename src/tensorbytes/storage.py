@@ -178,7 +178,7 @@ def read(target: Any) -> memoryview:
 
 
 def read_whole(file: io.FileIO) -> memoryview:
-    """A file's bytes in writable memory, aligned to 64 bytes, on huge pages where large."""
+    """A file's bytes in writable memory, aligned to 64 bytes."""
     size = os.fstat(file.fileno()).st_size
     if not size:  # a pipe or a device: its size is known at its end
         return memoryview(file.readall())

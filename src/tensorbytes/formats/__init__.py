@@ -107,6 +107,17 @@ def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Val
     return bare_value(chosen, leaves[0], allow)
 
 
+def check_document(chosen: Format, document: Document, allow: frozenset[str]) -> None:
+    """Refuse to drop metadata of a whole structure, for formats without a place for it."""
+    if document.meta and "meta" not in allow:
+        key = min(document.meta)
+        raise LossError(
+            f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={document.meta[key]!r}; "
+            "pass allow={'meta'} to drop it, or use 'tb'",
+            feature="meta",
+        )
+
+
 def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     """A leaf's value for a format without names or metadata, once nothing is lost in silence."""
     value = leaf.value

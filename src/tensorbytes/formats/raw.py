@@ -21,7 +21,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options, bare_value, dense
+from tensorbytes.formats import Format, Options, bare_value, check_document, dense
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tree import Document, Leaf
@@ -44,6 +44,7 @@ class Raw(Format):
                 raise LossError(
                     "format 'raw' holds one tensor, or a flat dict of them as a C struct", feature="structure"
                 )
+        check_document(self, document, allow)
         return [dense(self, bare_value(self, leaf, allow)) for leaf in document.leaves]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
