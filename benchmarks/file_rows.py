@@ -255,31 +255,27 @@ def _stream_ours(arrays: list[Any]) -> Streams:
 
 
 def _stream_npy(arrays: list[Any]) -> Streams:
-    def write(path: str) -> None:
-        with open(path, "wb") as file:
-            for x in arrays:
-                np.save(file, x)
-        _sync(path)
-
-    def read(path: str) -> list[Any]:
-        with open(path, "rb") as file:
-            return [np.load(file) for _ in arrays]
-
-    return "npy in a loop", write, read, PEER
+    return _in_a_loop("npy", arrays, np.save, np.load)
 
 
 def _stream_pickle(arrays: list[Any]) -> Streams:
+    return _in_a_loop("pickle 5", arrays, lambda file, x: pickle.dump(x, file, protocol=5), pickle.load)
+
+
+def _in_a_loop(name: str, arrays: list[Any], dump: Callable[[Any, Any], None], load: Callable[[Any], Any]) -> Streams:
+    """One array after another into one file, by a library that knows single ones."""
+
     def write(path: str) -> None:
         with open(path, "wb") as file:
             for x in arrays:
-                pickle.dump(x, file, protocol=5)
+                dump(file, x)
         _sync(path)
 
     def read(path: str) -> list[Any]:
         with open(path, "rb") as file:
-            return [pickle.load(file) for _ in arrays]
+            return [load(file) for _ in arrays]
 
-    return "pickle 5 in a loop", write, read, PEER
+    return f"{name} in a loop", write, read, PEER
 
 
 def _stream_tfrecord(arrays: list[Any]) -> Streams:
