@@ -5,11 +5,13 @@ import os
 from setuptools import Extension, setup
 
 WINDOWS = os.name == "nt"
+SOURCES = ("binding", "example_binding", "wire", "large", "example", "example_write", "salvage")
+HEADERS = ("binding", "wire", "large", "example", "instruction", "salvage")
 
 kernel = Extension(
     "tensorbytes._wire._kernel",
-    [f"src/tensorbytes/_wire/{name}.c" for name in ("binding", "wire", "large")],
-    depends=[f"src/tensorbytes/_wire/{name}.h" for name in ("wire", "large")],
+    [f"src/tensorbytes/_wire/{name}.c" for name in SOURCES],
+    depends=[f"src/tensorbytes/_wire/{name}.h" for name in HEADERS],
     extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-std=c11", "-fvisibility=hidden"],
     extra_link_args=[] if WINDOWS else ["-pthread"],
     py_limited_api=True,

@@ -13,7 +13,7 @@ from benchmarks.timing import FLOOR, OURS, PEER, Line, Result
 Entry: TypeAlias = dict[str, Any]
 _LIBRARIES = (
     "tensorbytes", "numpy", "ml_dtypes", "torch", "tensorflow-cpu", "safetensors", "pyarrow", "msgpack",
-    "msgpack-numpy", "tenso", "google-crc32c",
+    "msgpack-numpy", "tenso", "google-crc32c", "tfrecord", "protobuf", "isal",
 )  # fmt: skip
 
 
@@ -28,6 +28,8 @@ def entry(row: str, line: Line, results: list[Result]) -> Entry:
         "name": line.name,
         "title": line.title,
         "bytes": line.nbytes,
+        "records": getattr(line, "records", 0),  # the rows about records have these two
+        "unit": getattr(line, "unit", "s"),
         "note": line.note,
         "contenders": contenders,
         "best_peer": _against(contenders, [c["name"] for c in contenders if c["role"] == PEER]),
@@ -110,6 +112,11 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def _amount(line: Entry, value: float) -> str:
+    """What a line measures: time, or memory."""
+    return f"{value / 1e6:.3g} MB" if line.get("unit") == "bytes" else duration(value)
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:.2f}" if 0.01 <= ratio < 10 else f"{ratio:.1g}" if ratio < 1 else f"{ratio:,.0f}"
 
@@ -131,12 +138,28 @@ def _rows_of(line: Entry) -> list[list[str]]:
     rows = []
     for c in sorted(line["contenders"], key=lambda c: c.get("median", float("inf"))):
         if "failed" in c:
-            rows.append([c["name"], "failed", c["failed"][:60], "", ""])
+            rows.append([c["name"], "failed", c["failed"][:60], *([""] * len(_rate(line, 1))), "", ""])
             continue
         ratio = _times(c["median"] / ours) if ours and c["role"] != OURS else ""
         name = f"({c['name']})" if c["role"] == FLOOR else c["name"]
-        rows.append([name, duration(c["median"]), _spread(c), _speed(line["bytes"], c["median"]), ratio])
+        speed = _speed(line["bytes"], c["median"])
+        rows.append([name, _amount(line, c["median"]), _spread(c), *_rate(line, c["median"]), speed, ratio])
     return rows
+
+
+def _rate(line: Entry, seconds: float) -> list[str]:
+    """A column that only the rows about records have."""
+    return [f"{line['records'] / seconds / 1e6:.3g}"] if _counts_records(line) else []
+
+
+def _counts_records(line: Entry) -> bool:
+    return bool(line.get("records")) and line["unit"] == "s"
+
+
+def _head(line: Entry, spread: str) -> list[str]:
+    rate = ["M records/s"] if _counts_records(line) else []
+    ratio = "its memory ÷ ours" if line.get("unit") == "bytes" else "our speed ÷ its"
+    return ["", "median", spread, *rate, "GB/s", ratio]
 
 
 def _verdict(line: Entry) -> str:
@@ -146,12 +169,15 @@ def _verdict(line: Entry) -> str:
     if not target["compared"]:
         return f"target: {target['text']}: nothing to compare with"
     word = "met" if target["met"] else "missed"
+    if line.get("unit") == "bytes":
+        ours = _ours(line)
+        return f"target {word}: {target['text']}" + (f" (we take {_amount(line, ours['median'])})" if ours else "")
     ratio, name = _times(target["compared"]["ratio"]), target["compared"]["name"]
     return f"target {word}: {target['text']} (we have {ratio} times {name}, wanted {target['at_least']:.2f})"
 
 
 def text_table(line: Entry) -> str:
-    head = ["", "median", "spread", "GB/s", "our speed ÷ its"]
+    head = _head(line, "spread")
     rows = [head, *_rows_of(line)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     out = [f"\n{line['title']}"]
@@ -189,13 +215,16 @@ shape, say): they show how low the floor is.
 Except for slices, tensorbytes computes or verifies a CRC-32C over every byte. TFRecord does the
 same, and npz and torch.save are zip files with a CRC-32; the other peers have no checksum, or
 none by default.
+
+Record files are written by TensorFlow. For each of them its tf.data pipeline is first tried with
+several batch sizes, degrees of parallelism and ways to read, and the fastest is timed beside us.
 """
 
 _REPRODUCE = """\
 ## Reproduce
 
 ```
-make bench                                        # all of it, about five minutes
+make bench                                        # all of it, about ten minutes
 python -m benchmarks --only small --out /tmp/out  # one row, into a folder of your choice
 ```
 
@@ -221,7 +250,7 @@ def _summary(document: Entry) -> str:
         rows.append(
             [
                 line["title"],
-                duration(ours["median"]) if ours else "failed",
+                _amount(line, ours["median"]) if ours else "failed",
                 best["name"] if best else "",
                 _times(best["ratio"]) if best else "",
                 f"{target['text']}: {'met' if target['met'] else '**missed**'}" if target else "",
@@ -250,7 +279,7 @@ def _losses(document: Entry) -> str:
 
 
 def _section(line: Entry) -> str:
-    head = ["", "median", "middle half", "GB/s", "our speed ÷ its"]
+    head = _head(line, "middle half")
     out = [f"### {line['title']}\n"]
     if line["note"]:
         out.append(f"{line['note']}\n")

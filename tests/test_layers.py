@@ -17,8 +17,8 @@ LAYERS = [
     ["_wire"],
     ["frameworks", "formats"],  # never each other
     ["storage", "shortcut"],
-    ["loader"],
-    ["reader", "writer"],
+    ["output", "loader"],
+    ["reader", "writer", "records"],
     ["api"],
     ["__init__"],
     ["testing"],

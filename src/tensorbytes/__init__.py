@@ -5,7 +5,10 @@ x = tensorbytes.loads(data, to="torch")
 tensorbytes.save({"w": w, "b": b}, "model.tb")
 with tensorbytes.open("model.tb") as f:
     rows = f["w"][10:20]                    # mapped, not read
+for batch in tensorbytes.open_records("train.tfrecord").batches(1024): ...
 """
+
+from typing import TYPE_CHECKING, Any
 
 from tensorbytes._wire import ACCELERATED
 from tensorbytes.api import buffers, dumps, equal, load, loads, open, save
@@ -16,6 +19,7 @@ from tensorbytes.errors import (
     Limits,
     LossError,
     MissingDependencyError,
+    SchemaError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
@@ -23,18 +27,47 @@ from tensorbytes.errors import (
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
 from tensorbytes.writer import TornTailWarning
 
+if TYPE_CHECKING:
+    from tensorbytes.records import (
+        Batch,
+        Damage,
+        DamageWarning,
+        Feature,
+        Records,
+        RecordWriter,
+        Schema,
+        Split,
+        build_index,
+        infer_schema,
+        open_records,
+        plan,
+        read_events,
+        read_scalars,
+        repair,
+        verify,
+    )
+
 __version__ = "0.1.0"
 
 __all__ = [
     "ACCELERATED",
     "LIMITS",
+    "Batch",
     "CorruptError",
+    "Damage",
+    "DamageWarning",
+    "Feature",
     "LimitError",
     "Limits",
     "LossError",
     "MissingDependencyError",
     "Ragged",
+    "RecordWriter",
+    "Records",
+    "Schema",
+    "SchemaError",
     "Sparse",
+    "Split",
     "Strings",
     "Tensor",
     "TensorbytesError",
@@ -42,10 +75,27 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "buffers",
+    "build_index",
     "dumps",
     "equal",
+    "infer_schema",
     "load",
     "loads",
     "open",
+    "open_records",
+    "plan",
+    "read_events",
+    "read_scalars",
+    "repair",
     "save",
+    "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Everything about records is loaded when it is first asked for: importing stays cheap."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tensorbytes import records
+
+    return getattr(records, name)

@@ -53,6 +53,10 @@ class MissingDependencyError(TensorbytesError, ImportError):
         super().__init__(f"{what} needs an optional package: pip install 'tensorbytes[{extra}]'")
 
 
+class SchemaError(TensorbytesError, ValueError):
+    """A record and its schema disagree, or two schemas do. The message names the feature."""
+
+
 class UsageError(TensorbytesError, TypeError):
     """A call that makes no sense as written: swapped arguments, an unknown option."""
 

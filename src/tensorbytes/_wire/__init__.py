@@ -35,6 +35,16 @@ else:
 
 ACCELERATED: bool = kernel is not reference
 
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import example_reference as examples
+else:
+    examples = kernel
+
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import salvage_reference as salvage
+else:
+    salvage = kernel
+
 crc32c = kernel.crc32c
 scan = kernel.scan
 fields = kernel.fields
@@ -46,6 +56,17 @@ plain_record = kernel.plain_record
 prefault = kernel.prefault
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
+resync = salvage.resync
+closing = salvage.closing
+example_count = examples.example_count
+example_fill = examples.example_fill
+example_fill_bytes = examples.example_fill_bytes
+example_frame = examples.example_frame
+example_locate = examples.example_locate
+example_record_sizes = examples.example_record_sizes
+example_sizes = examples.example_sizes
+example_steps = examples.example_steps
+example_write = examples.example_write
 
 __all__ = [
     "ACCELERATED",
@@ -54,7 +75,17 @@ __all__ = [
     "CUT_HEADER",
     "CUT_PAYLOAD",
     "OK",
+    "closing",
     "crc32c",
+    "example_count",
+    "example_fill",
+    "example_fill_bytes",
+    "example_frame",
+    "example_locate",
+    "example_record_sizes",
+    "example_sizes",
+    "example_steps",
+    "example_write",
     "fields",
     "frame",
     "frame_header",
@@ -63,6 +94,7 @@ __all__ = [
     "plain_record",
     "plain_tensor",
     "prefault",
+    "resync",
     "scan",
     "strings_pack",
     "strings_unpack",

@@ -4,11 +4,10 @@
  * without the GIL. Python exceptions are raised only for wrong calls; what is
  * wrong with data is returned as numbers and worded in Python.
  */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
+#include "binding.h"
 
 #include "large.h"
+#include "salvage.h"
 #include "wire.h"
 
 #define GIL_BYTES (64 * 1024)
@@ -18,7 +17,7 @@ static int take(PyObject *object, Py_buffer *view)
     return PyObject_GetBuffer(object, view, PyBUF_SIMPLE);
 }
 
-static int arguments(const char *name, Py_ssize_t got, Py_ssize_t least, Py_ssize_t most)
+int binding_arguments(const char *name, Py_ssize_t got, Py_ssize_t least, Py_ssize_t most)
 {
     if (got >= least && got <= most)
         return 1;
@@ -26,8 +25,7 @@ static int arguments(const char *name, Py_ssize_t got, Py_ssize_t least, Py_ssiz
     return 0;
 }
 
-/* An integer argument that must lie in [0, most]. */
-static int position(PyObject *object, Py_ssize_t most, size_t *out)
+int binding_position(PyObject *object, Py_ssize_t most, size_t *out)
 {
     Py_ssize_t value = PyLong_AsSsize_t(object);
     if (value == -1 && PyErr_Occurred())
@@ -92,7 +90,7 @@ static PyObject *py_crc32c(PyObject *module, PyObject *const *args, Py_ssize_t c
     Py_buffer view;
     unsigned long crc = 0;
     (void)module;
-    if (!arguments("crc32c", count, 1, 2))
+    if (!binding_arguments("crc32c", count, 1, 2))
         return NULL;
     if (count == 2 && (crc = PyLong_AsUnsignedLong(args[1])) == (unsigned long)-1 && PyErr_Occurred())
         return NULL;
@@ -120,10 +118,10 @@ static PyObject *py_scan(PyObject *module, PyObject *const *args, Py_ssize_t cou
     size_t next = 0, found = 0;
     int verify, status = 0;
     (void)module;
-    if (!arguments("scan", count, 4, 4) || take(args[0], &view) < 0)
+    if (!binding_arguments("scan", count, 4, 4) || take(args[0], &view) < 0)
         return NULL;
     verify = PyObject_IsTrue(args[2]);
-    if (verify < 0 || !position(args[1], view.len, &next)
+    if (verify < 0 || !binding_position(args[1], view.len, &next)
         || PyObject_GetBuffer(args[3], &out, PyBUF_WRITABLE) < 0) {
         PyBuffer_Release(&view);
         return NULL;
@@ -153,7 +151,7 @@ static PyObject *py_frame(PyObject *module, PyObject *const *args, Py_ssize_t co
     Py_buffer prefix, data;
     PyObject *result = NULL;
     (void)module;
-    if (!arguments("frame", count, 2, 2) || take(args[0], &prefix) < 0)
+    if (!binding_arguments("frame", count, 2, 2) || take(args[0], &prefix) < 0)
         return NULL;
     if (take(args[1], &data) < 0) {
         PyBuffer_Release(&prefix);
@@ -288,9 +286,9 @@ static PyObject *py_plain_tensor(PyObject *module, PyObject *const *args, Py_ssi
     size_t start, end;
     int plain;
     (void)module;
-    if (!arguments("plain_tensor", count, 3, 3) || take(args[0], &view) < 0)
+    if (!binding_arguments("plain_tensor", count, 3, 3) || take(args[0], &view) < 0)
         return NULL;
-    if (!position(args[2], view.len, &end) || !position(args[1], (Py_ssize_t)end, &start)) {
+    if (!binding_position(args[2], view.len, &end) || !binding_position(args[1], (Py_ssize_t)end, &start)) {
         PyBuffer_Release(&view);
         return NULL;
     }
@@ -333,9 +331,9 @@ static PyObject *py_fields(PyObject *module, PyObject *const *args, Py_ssize_t c
     size_t start, end, stop;
     PyObject *found;
     (void)module;
-    if (!arguments("fields", count, 4, 4) || !position(args[3], 255, &stop) || take(args[0], &view) < 0)
+    if (!binding_arguments("fields", count, 4, 4) || !binding_position(args[3], 255, &stop) || take(args[0], &view) < 0)
         return NULL;
-    found = position(args[2], view.len, &end) && position(args[1], (Py_ssize_t)end, &start) ? PyList_New(0) : NULL;
+    found = binding_position(args[2], view.len, &end) && binding_position(args[1], (Py_ssize_t)end, &start) ? PyList_New(0) : NULL;
     while (found && wire_next_field(view.buf, &start, end, (uint8_t)stop, &field)) {
         PyObject *item = Py_BuildValue("KiKKK", (unsigned long long)field.number, field.wire,
                                        (unsigned long long)field.start, (unsigned long long)field.end,
@@ -367,7 +365,7 @@ static PyObject *py_strings_pack(PyObject *module, PyObject *const *args, Py_ssi
     PyObject *result = NULL;
     size_t tag;
     (void)module;
-    if (!arguments("strings_pack", count, 3, 3) || !position(args[0], 127, &tag) || take(args[1], &offsets) < 0)
+    if (!binding_arguments("strings_pack", count, 3, 3) || !binding_position(args[0], 127, &tag) || take(args[1], &offsets) < 0)
         return NULL;
     if (take(args[2], &data) < 0) {
         PyBuffer_Release(&offsets);
@@ -391,9 +389,9 @@ static PyObject *py_strings_unpack(PyObject *module, PyObject *const *args, Py_s
     uint64_t total;
     PyObject *offsets = NULL, *data = NULL, *result = NULL;
     (void)module;
-    if (!arguments("strings_unpack", count, 4, 4) || !position(args[3], 127, &tag) || take(args[0], &view) < 0)
+    if (!binding_arguments("strings_unpack", count, 4, 4) || !binding_position(args[3], 127, &tag) || take(args[0], &view) < 0)
         return NULL;
-    if (position(args[2], view.len, &end) && position(args[1], (Py_ssize_t)end, &start)) {
+    if (binding_position(args[2], view.len, &end) && binding_position(args[1], (Py_ssize_t)end, &start)) {
         found = wire_strings_count(view.buf, start, end, (uint8_t)tag, &total, &stop);
         offsets = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)((found + 1) * sizeof(int64_t)));
         data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
@@ -409,7 +407,47 @@ static PyObject *py_strings_unpack(PyObject *module, PyObject *const *args, Py_s
     return result;
 }
 
-#define FAST(name) (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL
+static PyObject *py_resync(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view;
+    size_t start, end;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("resync", count, 3, 3) || take(args[0], &view) < 0)
+        return NULL;
+    if (binding_position(args[2], view.len, &end) && binding_position(args[1], (Py_ssize_t)end, &start)) {
+        Py_BEGIN_ALLOW_THREADS
+        start = salvage_resync(view.buf, start, end);
+        Py_END_ALLOW_THREADS
+        result = PyLong_FromSize_t(start);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *py_closing(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view;
+    size_t start, end;
+    unsigned long crc;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("closing", count, 4, 4))
+        return NULL;
+    if ((crc = PyLong_AsUnsignedLong(args[3])) == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    if (take(args[0], &view) < 0)
+        return NULL;
+    if (binding_position(args[2], view.len, &end) && binding_position(args[1], (Py_ssize_t)end, &start)) {
+        uint32_t rolling = (uint32_t)crc;
+        Py_BEGIN_ALLOW_THREADS
+        start = salvage_closing(view.buf, start, end, &rolling);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("nk", (Py_ssize_t)start, (unsigned long)rolling);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
 
 static PyMethodDef methods[] = {
     {"crc32c", FAST(crc32c), "crc32c(buffer, crc=0) -> int"},
@@ -421,13 +459,20 @@ static PyMethodDef methods[] = {
     {"plain_tensor", FAST(plain_tensor), "plain_tensor(buffer, start, end) -> (dtype, shape, at, size, item) or None"},
     {"plain_record", py_plain_record, METH_O, "The same for a buffer that is exactly one sound record."},
     {"fields", FAST(fields), "fields(buffer, start, end, stop) -> ([(number, wire, start, end, at), ...], next)"},
+    {"resync", FAST(resync), "resync(buffer, start, end) -> where the next sound header stands"},
+    {"closing", FAST(closing), "closing(buffer, start, end, crc) -> (where the payload ends, its crc)"},
     {"strings_pack", FAST(strings_pack), "strings_pack(tag, offsets, data) -> bytes"},
     {"strings_unpack", FAST(strings_unpack), "strings_unpack(buffer, start, end, tag) -> (offsets, data, stop)"},
     {"prefault", py_prefault, METH_O, "prefault(buffer): fault large fresh memory in, the cheapest way"},
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static int add_examples(PyObject *module)
+{
+    return PyModule_AddFunctions(module, example_methods);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_examples}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_kernel", "The compiled kernel; see reference.py.", 0, methods, slots, NULL, NULL, NULL,

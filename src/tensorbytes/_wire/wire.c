@@ -2,13 +2,7 @@
 
 #include <string.h>
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define WIRE_X86 1
-#include <nmmintrin.h>
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-#define WIRE_ARM 1
-#include <arm_acle.h>
-#endif
+#include "instruction.h"
 
 /* ---- little-endian memory ------------------------------------------------- */
 
@@ -92,6 +86,11 @@ void wire_init(void)
 #endif
 }
 
+int wire_has_instruction(void)
+{
+    return has_instruction;
+}
+
 uint32_t wire_crc32c_portable(uint32_t crc, const uint8_t *buf, size_t n)
 {
     crc = ~crc;
@@ -108,16 +107,6 @@ uint32_t wire_crc32c_portable(uint32_t crc, const uint8_t *buf, size_t n)
 }
 
 #if WIRE_X86 || WIRE_ARM
-
-#if WIRE_X86
-#define WITH_INSTRUCTION __attribute__((target("sse4.2")))
-#define CRC_U64(crc, value) ((uint32_t)_mm_crc32_u64((crc), (value)))
-#define CRC_U8(crc, value) _mm_crc32_u8((crc), (value))
-#else
-#define WITH_INSTRUCTION
-#define CRC_U64(crc, value) __crc32cd((crc), (value))
-#define CRC_U8(crc, value) __crc32cb((crc), (value))
-#endif
 
 WITH_INSTRUCTION
 static uint32_t three_streams(uint32_t crc, const uint8_t *p, size_t block, uint32_t shift[4][256])

@@ -36,6 +36,9 @@ struct wire_tensor {
 /* Fills the checksum tables and picks the instructions to use. Call once, first. */
 void wire_init(void);
 
+/* Whether wire_init found the machine to have the CRC-32C instruction (see instruction.h). */
+int wire_has_instruction(void);
+
 /* CRC-32C (Castagnoli) of buf, continuing from crc (0 to start). */
 uint32_t wire_crc32c(uint32_t crc, const uint8_t *buf, size_t n);
 

@@ -1,0 +1,20 @@
+/* What the files of the limited-API shim share. */
+#ifndef TENSORBYTES_BINDING_H
+#define TENSORBYTES_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#define FAST(name) (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL
+
+/* Whether a call has the right number of arguments; sets TypeError if not. */
+int binding_arguments(const char *name, Py_ssize_t got, Py_ssize_t least, Py_ssize_t most);
+
+/* An integer argument that must lie in [0, most]; sets IndexError if it does not. */
+int binding_position(PyObject *object, Py_ssize_t most, size_t *out);
+
+/* The functions over Examples, in example_binding.c. */
+extern PyMethodDef example_methods[];
+
+#endif

@@ -1,0 +1,95 @@
+/* Example and SequenceExample to columns and back: plain C11, no Python.h, no malloc.
+ *
+ * Reading takes three steps, each over a whole batch of records:
+ *
+ *   locate   walks the skeleton of every record and notes where the list of each wanted
+ *            feature lies, without looking at values
+ *   count    how many values each list has, as running offsets
+ *   fill     the values, straight into the final array
+ *
+ * Records of unusual build (merged messages, unknown fields, anything malformed) are marked
+ * odd and left to the general parser, which rewrites them in the usual form or says what is
+ * wrong. Writing takes two: the size of every entry of a column, then the entries, each at the
+ * place that the sizes have given it. example_reference.py defines what each must compute.
+ */
+#ifndef TENSORBYTES_EXAMPLE_H
+#define TENSORBYTES_EXAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The numbers of Feature's fields; shared with Python. */
+enum example_kind { KIND_MISSING = 0, KIND_BYTES = 1, KIND_FLOAT = 2, KIND_INT64 = 3 };
+
+/* What locate notes of a record. */
+enum example_note { NOTE_ODD = 1, NOTE_UNKNOWN = 2 };
+
+/* Strings end to end: string i is data[offsets[i] .. offsets[i + 1]). */
+struct example_keys {
+    const uint8_t *data;
+    const int64_t *offsets;
+    size_t count;
+};
+
+/* Finds the wanted features of records[2*r] .. + records[2*r + 1], for each r < count.
+ *
+ * For record r and key k, kinds[k*count + r] is the kind of list and spans[2*(k*count + r)],
+ * spans[... + 1] its first byte and the one after its last. With `lists`, the records are
+ * SequenceExamples and the spans those of FeatureList messages (kind KIND_BYTES stands for
+ * "present"); without, they are Examples or the contexts of SequenceExamples. */
+void example_locate(const uint8_t *buf, const int64_t *records, size_t count,
+                    const struct example_keys *keys, int lists,
+                    uint8_t *kinds, int64_t *spans, uint8_t *notes);
+
+/* The steps of FeatureLists: offsets[i + 1] - offsets[i] steps in span i. With kinds and steps
+ * not NULL (room for `room`), also the kind and span of each step's list. Returns count, or the
+ * index of the first list that is oddly built or finds no room. */
+size_t example_steps(const uint8_t *buf, const int64_t *spans, size_t count, int64_t *offsets,
+                     uint8_t *kinds, int64_t *steps, size_t room);
+
+/* Running totals of the values in lists of one kind; for KIND_BYTES also of their bytes.
+ * Returns count, or the index of the first list that is malformed. */
+size_t example_count(const uint8_t *buf, const int64_t *spans, size_t count, int kind,
+                     int64_t *offsets, uint64_t *bytes);
+
+/* The values of lists. With width >= 0 each list must have that many. Each returns count, or the
+ * index of the first list that is malformed, of another width, or finds no room. */
+size_t example_fill_float(const uint8_t *buf, const int64_t *spans, size_t count, int64_t width,
+                          uint8_t *out, size_t room);
+size_t example_fill_int64(const uint8_t *buf, const int64_t *spans, size_t count, int64_t width,
+                          int64_t *out, size_t room);
+size_t example_fill_bytes(const uint8_t *buf, const int64_t *spans, size_t count,
+                          int64_t *string_offsets, size_t room, uint8_t *data, size_t data_room);
+
+/* A column to be written. Row r has the values offsets[r] .. offsets[r + 1]; with steps it is a
+ * FeatureList of steps[r] .. steps[r + 1], and step s has the values offsets[s] .. offsets[s + 1].
+ * Strings i is bytes[string_offsets[i] .. string_offsets[i + 1]). */
+struct example_column {
+    int kind;
+    const uint8_t *key;
+    size_t key_size;
+    const int64_t *steps;           /* NULL for plain features */
+    const int64_t *offsets;
+    const uint8_t *present;         /* NULL when every row has the feature */
+    const void *values;             /* float, int64_t or bytes */
+    const int64_t *string_offsets;  /* KIND_BYTES */
+};
+
+/* Adds to sizes[i] what the column's entry takes in row first + i. */
+void example_sizes(const struct example_column *column, size_t first, size_t count, int64_t *sizes);
+
+/* Writes the entries at out + at[i], and moves at[i] behind them. Returns 0 if one finds no room. */
+int example_write(const struct example_column *column, size_t first, size_t count,
+                  uint8_t *out, size_t room, int64_t *at);
+
+/* The bytes of a framed record with entries of this size; list_size is -1 for an Example. */
+int64_t example_record_size(int64_t size, int64_t list_size);
+
+/* Writes the frame's and the messages' headers of a record that starts at `out`. Returns where its
+ * entries go; *list_at is set to where those of the feature lists go. */
+uint8_t *example_begin(uint8_t *out, int64_t size, int64_t list_size, uint8_t **list_at);
+
+/* Writes the checksum behind the payload. */
+void example_finish(uint8_t *out, int64_t size, int64_t list_size);
+
+#endif

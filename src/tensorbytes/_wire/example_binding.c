@@ -1,0 +1,372 @@
+/* The limited-API shim over example.h: checks that every position lies within its buffer, so
+ * that no call can read or write outside, then runs without the GIL. */
+#include "binding.h"
+
+#include "example.h"
+
+/* The buffers of one call, released together. Those not given are NULL with a count of 0. */
+#define MOST_BUFFERS 8
+struct buffers {
+    Py_buffer views[MOST_BUFFERS];
+    int taken;
+};
+
+static void release(struct buffers *b)
+{
+    while (b->taken)
+        PyBuffer_Release(&b->views[--b->taken]);
+}
+
+/* The memory of an array argument, with the number of its items of `itemsize` bytes. */
+static int take(struct buffers *b, PyObject *object, int writable, size_t itemsize, void *pointer, size_t *count)
+{
+    void **out = pointer;
+    *out = NULL;
+    *count = 0;
+    if (object == Py_None)
+        return 1;
+    Py_buffer *view = &b->views[b->taken];
+    if (PyObject_GetBuffer(object, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
+        return 0;
+    b->taken++;
+    *out = view->buf;
+    *count = (size_t)view->len / itemsize;
+    return 1;
+}
+
+static int wrong(const char *what)
+{
+    PyErr_SetString(PyExc_ValueError, what);
+    return 0;
+}
+
+/* Pairs of (start, end), or of (offset, length), that must lie within `size` bytes. */
+static int check_spans(const int64_t *spans, size_t count, size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        if (spans[2 * i] < 0 || spans[2 * i] > spans[2 * i + 1] || (uint64_t)spans[2 * i + 1] > size)
+            return wrong("a span is outside the buffer");
+    return 1;
+}
+
+static int check_records(const int64_t *records, size_t count, size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        if (records[2 * i] < 0 || records[2 * i + 1] < 0 || (uint64_t)records[2 * i] > size
+            || (uint64_t)records[2 * i + 1] > size - (uint64_t)records[2 * i])
+            return wrong("a record is outside the buffer");
+    return 1;
+}
+
+/* offsets[from] .. offsets[to] must rise, from 0 or more to at most `most`. */
+static int check_offsets(const int64_t *offsets, size_t from, size_t to, size_t count, size_t most)
+{
+    if (to >= count || from > to)
+        return wrong("there are too few offsets");
+    if (offsets[from] < 0 || offsets[to] < 0 || (uint64_t)offsets[to] > most)
+        return wrong("an offset is outside the values");
+    for (size_t i = from; i < to; i++)
+        if (offsets[i + 1] < offsets[i])
+            return wrong("offsets must never fall");
+    return 1;
+}
+
+static PyObject *py_example_locate(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf, *key_data;
+    const int64_t *records, *key_offsets;
+    uint8_t *kinds, *notes;
+    int64_t *spans;
+    size_t size, key_size, key_count, records_count, kind_count, span_count, note_count, lists;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_locate", n, 8, 8) || !binding_position(args[4], 1, &lists))
+        return NULL;
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &records, &records_count)
+        && take(&b, args[2], 0, 1, &key_data, &key_size) && take(&b, args[3], 0, 8, &key_offsets, &key_count)
+        && take(&b, args[5], 1, 1, &kinds, &kind_count) && take(&b, args[6], 1, 16, &spans, &span_count)
+        && take(&b, args[7], 1, 1, &notes, &note_count) && check_records(records, records_count, size)
+        && (key_count > 0 || wrong("there are too few offsets"))
+        && check_offsets(key_offsets, 0, key_count - 1, key_count, key_size)) {
+        size_t cells = (key_count - 1) * records_count;
+        if (kind_count < cells || span_count < cells || note_count < records_count) {
+            wrong("the arrays for kinds, spans or notes are too small");
+        } else {
+            struct example_keys keys = {key_data, key_offsets, key_count - 1};
+            Py_BEGIN_ALLOW_THREADS
+            example_locate(buf, records, records_count, &keys, (int)lists, kinds, spans, notes);
+            Py_END_ALLOW_THREADS
+            result = Py_NewRef(Py_None);
+        }
+    }
+    release(&b);
+    return result;
+}
+
+static PyObject *py_example_steps(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf;
+    const int64_t *spans;
+    int64_t *offsets, *steps;
+    uint8_t *kinds;
+    size_t size, count, offset_count, kind_count, step_count, done;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_steps", n, 5, 5))
+        return NULL;
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
+        && take(&b, args[2], 1, 8, &offsets, &offset_count) && take(&b, args[3], 1, 1, &kinds, &kind_count)
+        && take(&b, args[4], 1, 16, &steps, &step_count) && check_spans(spans, count, size)
+        && (offset_count > count || wrong("there are too few offsets"))
+        && ((kinds == NULL) == (steps == NULL) || wrong("kinds and steps go together"))) {
+        Py_BEGIN_ALLOW_THREADS
+        done = example_steps(buf, spans, count, offsets, kinds, steps,
+                             kind_count < step_count ? kind_count : step_count);
+        Py_END_ALLOW_THREADS
+        result = PyLong_FromSize_t(done);
+    }
+    release(&b);
+    return result;
+}
+
+static PyObject *py_example_count(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf;
+    const int64_t *spans;
+    int64_t *offsets;
+    uint64_t bytes = 0;
+    size_t size, count, offset_count, kind, done;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_count", n, 4, 4) || !binding_position(args[2], KIND_INT64, &kind))
+        return NULL;
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
+        && take(&b, args[3], 1, 8, &offsets, &offset_count) && check_spans(spans, count, size)
+        && (offset_count > count || wrong("there are too few offsets")) && (kind || wrong("no kind of list is 0"))) {
+        Py_BEGIN_ALLOW_THREADS
+        done = example_count(buf, spans, count, (int)kind, offsets, &bytes);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("nK", (Py_ssize_t)done, (unsigned long long)bytes);
+    }
+    release(&b);
+    return result;
+}
+
+static PyObject *py_example_fill(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf;
+    const int64_t *spans;
+    void *out;
+    size_t size, count, room, kind, done;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_fill", n, 5, 5) || !binding_position(args[2], KIND_INT64, &kind))
+        return NULL;
+    long long width = PyLong_AsLongLong(args[3]);
+    if (width == -1 && PyErr_Occurred())
+        return NULL;
+    if (kind != KIND_FLOAT && kind != KIND_INT64) {
+        wrong("only lists of float and int64 are filled here");
+        return NULL;
+    }
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
+        && take(&b, args[4], 1, kind == KIND_FLOAT ? 4 : 8, &out, &room) && check_spans(spans, count, size)) {
+        Py_BEGIN_ALLOW_THREADS
+        done = kind == KIND_FLOAT ? example_fill_float(buf, spans, count, width, out, room)
+                                  : example_fill_int64(buf, spans, count, width, out, room);
+        Py_END_ALLOW_THREADS
+        result = PyLong_FromSize_t(done);
+    }
+    release(&b);
+    return result;
+}
+
+static PyObject *py_example_fill_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf;
+    const int64_t *spans;
+    int64_t *offsets;
+    uint8_t *data;
+    size_t size, count, offset_count, room, done;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_fill_bytes", n, 4, 4))
+        return NULL;
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
+        && take(&b, args[2], 1, 8, &offsets, &offset_count) && take(&b, args[3], 1, 1, &data, &room)
+        && check_spans(spans, count, size) && (offset_count > 0 || wrong("there are too few offsets"))) {
+        Py_BEGIN_ALLOW_THREADS
+        done = example_fill_bytes(buf, spans, count, offsets, offset_count - 1, data, room);
+        Py_END_ALLOW_THREADS
+        result = PyLong_FromSize_t(done);
+    }
+    release(&b);
+    return result;
+}
+
+/* ---- writing -------------------------------------------------------------- */
+
+/* (kind, key, steps, offsets, present, values, string_offsets, first) of a column, checked for `rows`
+ * rows from `first` on. */
+static int take_column(struct buffers *b, PyObject *const *args, size_t rows, struct example_column *c, size_t *first)
+{
+    size_t kind, step_count, offset_count, present_count, value_count, string_count;
+    if (!binding_position(args[0], KIND_INT64, &kind) || !binding_position(args[7], PY_SSIZE_T_MAX, first))
+        return 0;
+    size_t item = kind == KIND_FLOAT ? 4 : kind == KIND_INT64 ? 8 : 1;
+    c->kind = (int)kind;
+    if (!kind)
+        return wrong("no kind of list is 0");
+    if (!take(b, args[1], 0, 1, &c->key, &c->key_size) || !take(b, args[2], 0, 8, &c->steps, &step_count)
+        || !take(b, args[3], 0, 8, &c->offsets, &offset_count) || !take(b, args[4], 0, 1, &c->present, &present_count)
+        || !take(b, args[5], 0, item, &c->values, &value_count)
+        || !take(b, args[6], 0, 8, &c->string_offsets, &string_count))
+        return 0;
+    size_t from = *first, to = *first + rows;
+    if (to < from || (c->present && present_count < to))
+        return wrong("there are fewer rows than asked for");
+    if (c->steps) {
+        if (!check_offsets(c->steps, from, to, step_count, offset_count ? offset_count - 1 : 0))
+            return 0;
+        from = (size_t)c->steps[from];
+        to = (size_t)c->steps[to];
+    }
+    if (kind == KIND_BYTES) {
+        if (!check_offsets(c->offsets, from, to, offset_count, string_count ? string_count - 1 : 0))
+            return 0;
+        return check_offsets(c->string_offsets, (size_t)c->offsets[from], (size_t)c->offsets[to], string_count, value_count);
+    }
+    return check_offsets(c->offsets, from, to, offset_count, value_count);
+}
+
+static PyObject *py_example_sizes(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    struct example_column column;
+    int64_t *sizes;
+    size_t count, first;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_sizes", n, 9, 9))
+        return NULL;
+    if (take(&b, args[8], 1, 8, &sizes, &count) && take_column(&b, args, count, &column, &first)) {
+        Py_BEGIN_ALLOW_THREADS
+        example_sizes(&column, first, count, sizes);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    release(&b);
+    return result;
+}
+
+static PyObject *py_example_write(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    struct example_column column;
+    int64_t *at;
+    uint8_t *out;
+    size_t count, first, room;
+    int fits;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_write", n, 10, 10))
+        return NULL;
+    if (take(&b, args[8], 1, 8, &at, &count) && take(&b, args[9], 1, 1, &out, &room)
+        && take_column(&b, args, count, &column, &first)) {
+        Py_BEGIN_ALLOW_THREADS
+        fits = example_write(&column, first, count, out, room, at);
+        Py_END_ALLOW_THREADS
+        if (fits || wrong("an entry does not fit: were the values changed while they were written?"))
+            result = Py_NewRef(Py_None);
+    }
+    release(&b);
+    return result;
+}
+
+static PyObject *py_example_record_sizes(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const int64_t *sizes, *list_sizes;
+    int64_t *out;
+    size_t count, list_count, room;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_record_sizes", n, 3, 3))
+        return NULL;
+    if (take(&b, args[0], 0, 8, &sizes, &count) && take(&b, args[1], 0, 8, &list_sizes, &list_count)
+        && take(&b, args[2], 1, 8, &out, &room)
+        && ((room >= count && (!list_sizes || list_count >= count)) || wrong("there are too few sizes"))) {
+        for (size_t i = 0; i < count; i++)
+            out[i] = example_record_size(sizes[i], list_sizes ? list_sizes[i] : -1);
+        result = Py_NewRef(Py_None);
+    }
+    release(&b);
+    return result;
+}
+
+/* Whether record i lies within the output. */
+static int record_fits(int64_t start, int64_t size, int64_t list_size, size_t room)
+{
+    if (start < 0 || size < 0 || list_size < -1 || (uint64_t)start > room || (uint64_t)size > room
+        || (list_size > 0 && (uint64_t)list_size > room))
+        return 0;
+    return (uint64_t)example_record_size(size, list_size) <= room - (uint64_t)start;
+}
+
+static PyObject *py_example_frame(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    uint8_t *out, *list_place = NULL;
+    const int64_t *starts, *sizes, *list_sizes;
+    int64_t *at, *list_at;
+    size_t room, count, size_count, list_count, at_count, list_at_count;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_frame", n, 7, 7))
+        return NULL;
+    int finish = PyObject_IsTrue(args[6]), fits = 1;
+    if (finish < 0)
+        return NULL;
+    if (take(&b, args[0], 1, 1, &out, &room) && take(&b, args[1], 0, 8, &starts, &count)
+        && take(&b, args[2], 0, 8, &sizes, &size_count) && take(&b, args[3], 0, 8, &list_sizes, &list_count)
+        && take(&b, args[4], 1, 8, &at, &at_count) && take(&b, args[5], 1, 8, &list_at, &list_at_count)
+        && ((size_count >= count && at_count >= count && (!list_sizes || (list_count >= count && list_at_count >= count)))
+            || wrong("there are too few sizes or places"))) {
+        Py_BEGIN_ALLOW_THREADS
+        for (size_t i = 0; i < count && fits; i++) {
+            int64_t list_size = list_sizes ? list_sizes[i] : -1;
+            if (!(fits = record_fits(starts[i], sizes[i], list_size, room)))
+                break;
+            if (finish) {
+                example_finish(out + starts[i], sizes[i], list_size);
+                continue;
+            }
+            at[i] = example_begin(out + starts[i], sizes[i], list_size, &list_place) - out;
+            if (list_sizes)
+                list_at[i] = list_place - out;
+        }
+        Py_END_ALLOW_THREADS
+        if (fits || wrong("a record is outside the output"))
+            result = Py_NewRef(Py_None);
+    }
+    release(&b);
+    return result;
+}
+
+PyMethodDef example_methods[] = {
+    {"example_locate", FAST(example_locate), "where the wanted features of records lie"},
+    {"example_steps", FAST(example_steps), "where the steps of feature lists lie"},
+    {"example_count", FAST(example_count), "how many values lists have"},
+    {"example_fill", FAST(example_fill), "the values of lists of float or int64"},
+    {"example_fill_bytes", FAST(example_fill_bytes), "the values of lists of bytes"},
+    {"example_sizes", FAST(example_sizes), "the size of each row's entry for a column"},
+    {"example_write", FAST(example_write), "the entries of a column"},
+    {"example_record_sizes", FAST(example_record_sizes), "the size of each framed record"},
+    {"example_frame", FAST(example_frame), "headers before, checksums behind the entries"},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,318 @@
+"""The kernel's functions over Examples in Python and NumPy: the definition of correct, and the fallback.
+
+Each function computes exactly what its twin in example.c and example_write.c does. None of them
+raises for bad data. Reading takes the usual form of a message only and says where it is left:
+
+    Example, SequenceExample   features (0a) once, feature_lists (12) once, either may be missing
+    Features, FeatureLists     entries (0a), each of key (0a) and value (12)
+    Feature                    nothing, or one list (0a bytes, 12 float, 1a int64)
+    lists                      values (0a), for numbers also single ones (float 0d, int64 08)
+
+Lengths take up to four bytes. All else, sound or not, is for the general parser. Arrays are
+taken as the bytes they have; larger ones than needed are not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from tensorbytes._wire.example_write_reference import (
+    BYTES,
+    FLOAT,
+    INT64,
+    MISSING,
+    Array,
+    example_frame,
+    example_record_sizes,
+    example_sizes,
+    example_write,
+    items_of,
+    known_kind,
+    rising,
+)
+from tensorbytes.typing import Buffer, bytes_view
+
+__all__ = [
+    "example_count",
+    "example_fill",
+    "example_fill_bytes",
+    "example_frame",
+    "example_locate",
+    "example_record_sizes",
+    "example_sizes",
+    "example_steps",
+    "example_write",
+]
+
+_ODD, _OTHER_KEY = 1, 2
+_NOWHERE = (0, -1)
+
+
+def _pairs(buffer: Buffer) -> Array:
+    items = items_of(buffer, np.int64)
+    return items[: len(items) // 2 * 2].reshape(-1, 2)
+
+
+def _spans(buffer: Buffer, size: int) -> list[list[int]]:
+    spans = _pairs(buffer)
+    if ((spans[:, 0] < 0) | (spans[:, 0] > spans[:, 1]) | (spans[:, 1] > size)).any():
+        raise ValueError("a span is outside the buffer")
+    return list(spans.tolist())
+
+
+# ---- locate -----------------------------------------------------------------
+
+
+def _enter(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]:
+    """(start, stop) of a length-delimited field with this tag; _NOWHERE if there is none."""
+    if end - at < 2 or data[at] != tag:
+        return _NOWHERE
+    length = shift = 0
+    at += 1
+    while at < end and shift < 28:
+        byte = data[at]
+        at += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (at, at + length) if length <= end - at else _NOWHERE
+        shift += 7
+    return _NOWHERE
+
+
+def _feature(data: memoryview, at: int, end: int) -> tuple[int, int, int] | None:
+    """(kind, start, stop) of a Feature's list, None if it is unusual."""
+    if at == end:
+        return MISSING, 0, 0
+    tag = data[at]
+    start, stop = _enter(data, at, end, tag) if tag in (0x0A, 0x12, 0x1A) else _NOWHERE
+    return (tag >> 3, start, stop) if stop == end else None
+
+
+def _entries(data: memoryview, at: int, end: int) -> Iterator[tuple[bytes, int, int] | None]:
+    """The key and where the value lies, of each entry of a map; None for an unusual one."""
+    while at < end:
+        start, stop = _enter(data, at, end, 0x0A)
+        key, key_end = _enter(data, start, stop, 0x0A) if stop >= 0 else _NOWHERE
+        value, value_end = _enter(data, key_end, stop, 0x12) if key_end >= 0 else _NOWHERE
+        if value_end < 0 or value_end != stop:
+            yield None
+            return
+        yield bytes(data[key:key_end]), value, value_end
+        at = stop
+
+
+def _map_of_record(data: memoryview, at: int, end: int, lists: bool) -> tuple[int, int] | None:
+    """Where the wanted one of a record's two maps lies, None if the record is unusual."""
+    found = [(0, 0), (0, 0)]
+    for which, tag in enumerate((0x0A, 0x12)):
+        if at < end and data[at] == tag:
+            start, stop = _enter(data, at, end, tag)
+            if stop < 0:
+                return None
+            found[which] = start, stop
+            at = stop
+    return found[lists] if at == end else None
+
+
+def example_locate(
+    buffer: Buffer, records: Buffer, key_data: Buffer, key_offsets: Buffer, lists: int,
+    kinds: Buffer, spans: Buffer, notes: Buffer,
+) -> None:  # fmt: skip
+    """Where each record has the lists of the wanted keys: kinds[key, record], spans[key, record] = start, end.
+
+    With lists=1 the records are SequenceExamples, the spans those of FeatureList messages and the
+    kind 1. Notes: 1 for an unusual or malformed record, whose kinds and spans mean nothing, 2 for
+    one with keys that are not among the wanted.
+    """
+    data = bytes_view(buffer)
+    places = _pairs(records)
+    if (places < 0).any() or (places[:, 0] > len(data) - places[:, 1]).any() or lists not in (0, 1):
+        raise ValueError("a record is outside the buffer, or lists is neither 0 nor 1")
+    names = bytes_view(key_data)
+    bounds = items_of(key_offsets, np.int64)
+    bounds = rising(bounds, 0, len(bounds) - 1, len(names))
+    cells = (len(bounds) - 1) * len(places)
+    kinds, spans = items_of(kinds, np.uint8, cells)[:cells], items_of(spans, np.int64, 2 * cells)[: 2 * cells]
+    notes = items_of(notes, np.uint8, len(places))
+    kinds[:] = spans[:] = 0
+    wanted: dict[bytes, int] = {}
+    for slot, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        wanted.setdefault(bytes(names[start:stop]), slot)
+    for number, (start, size) in enumerate(places.tolist()):
+        notes[number], found = _locate(data, start, start + size, wanted, bool(lists))
+        for slot, (kind, first, last) in found.items():
+            cell = slot * len(places) + number
+            kinds[cell] = kind
+            spans[2 * cell : 2 * cell + 2] = first, last
+
+
+def _locate(
+    data: memoryview, start: int, end: int, wanted: dict[bytes, int], lists: bool
+) -> tuple[int, dict[int, tuple[int, int, int]]]:
+    """The notes on a record, and (kind, start, stop) for each wanted key that it has."""
+    found: dict[int, tuple[int, int, int]] = {}
+    place = _map_of_record(data, start, end, lists)
+    if place is None:
+        return _ODD, {}
+    notes = 0
+    for entry in _entries(data, *place):
+        if entry is None:
+            return _ODD, {}
+        key, first, last = entry
+        if key not in wanted:
+            notes = _OTHER_KEY
+            continue
+        feature = (1, first, last) if lists else _feature(data, first, last)
+        if feature is None:
+            return _ODD, {}
+        found[wanted[key]] = feature  # of a key that comes twice, the last entry counts
+    return notes, found
+
+
+def example_steps(buffer: Buffer, spans: Buffer, offsets: Buffer, kinds: Buffer | None, steps: Buffer | None) -> int:
+    """The Features in FeatureLists: running offsets and, with room for them, the kind and span of each.
+
+    Returns how many lists were read: all, or those before the first that is unusual or finds no room.
+    """
+    data = bytes_view(buffer)
+    places = _spans(spans, len(data))
+    offsets = items_of(offsets, np.int64, len(places) + 1)
+    if (kinds is None) != (steps is None):
+        raise ValueError("kinds and steps go together")
+    kinds_out, steps_out = items_of(kinds, np.uint8), _pairs(steps)
+    room = None if kinds is None else min(len(kinds_out), len(steps_out))
+    offsets[0] = total = 0
+    for index, (at, end) in enumerate(places):
+        while at < end:
+            start, stop = _enter(data, at, end, 0x0A)
+            feature = _feature(data, start, stop) if stop >= 0 else None
+            if feature is None or total == room:
+                return index
+            if room is not None:
+                kinds_out[total], steps_out[total] = feature[0], feature[1:]
+            total += 1
+            at = stop
+        offsets[index + 1] = total
+    return len(places)
+
+
+# ---- count and fill ---------------------------------------------------------
+
+
+def _runs(data: memoryview, at: int, end: int, kind: int) -> list[tuple[int, int]] | None:
+    """Where the values of a list lie, a string, a single number or packed ones each; None if malformed."""
+    found = []
+    while at < end:
+        start, stop = _enter(data, at, end, 0x0A)
+        if stop < 0 and kind == FLOAT and data[at] == 0x0D and end - at >= 5:
+            start, stop = at + 1, at + 5
+        elif stop < 0 and kind == INT64 and data[at] == 0x08:
+            start = at = at + 1
+            while at < end and data[at] >= 0x80:
+                at += 1
+            stop = at + 1 if at < end else -1
+        cut = kind == INT64 and stop > start and data[stop - 1] >= 0x80
+        if stop < 0 or cut or (kind == FLOAT and (stop - start) % 4):
+            return None
+        found.append((start, stop))
+        at = stop
+    return found
+
+
+def _count(data: memoryview, runs: list[tuple[int, int]], kind: int) -> int:
+    if kind == BYTES:
+        return len(runs)
+    if kind == FLOAT:
+        return sum(stop - start for start, stop in runs) // 4
+    return sum(int(np.count_nonzero(np.frombuffer(data[start:stop], np.uint8) < 0x80)) for start, stop in runs)
+
+
+def example_count(buffer: Buffer, spans: Buffer, kind: int, offsets: Buffer) -> tuple[int, int]:
+    """Running offsets of the values in lists of one kind.
+
+    Returns how many lists were read, all or those before the first malformed one, and the bytes of
+    all strings in them. A number of more than ten bytes only comes to light when it is read.
+    """
+    data = bytes_view(buffer)
+    places = _spans(spans, len(data))
+    offsets = items_of(offsets, np.int64, len(places) + 1)
+    known_kind(kind)
+    offsets[0] = total = size = 0
+    for index, (at, end) in enumerate(places):
+        runs = _runs(data, at, end, kind)
+        if runs is None:
+            return index, size
+        total += _count(data, runs, kind)
+        offsets[index + 1] = total
+        if kind == BYTES:
+            size += sum(stop - start for start, stop in runs)
+    return len(places), size
+
+
+def example_fill(buffer: Buffer, spans: Buffer, kind: int, width: int, out: Buffer) -> int:
+    """The values of lists of float or int64; with width >= 0, of which each must have so many.
+
+    Returns how many lists were read: all, or those before the first that is malformed, of another
+    width, or finds no room.
+    """
+    data = bytes_view(buffer)
+    places = _spans(spans, len(data))
+    if kind not in (FLOAT, INT64):
+        raise ValueError("only lists of float and int64 are filled here")
+    target = items_of(out, np.float32 if kind == FLOAT else np.int64)
+    pieces: list[memoryview] = []
+    totals = [0]
+    for at, end in places:
+        runs = _runs(data, at, end, kind)
+        count = -1 if runs is None else _count(data, runs, kind)
+        if runs is None or (width >= 0 and count != width) or count > len(target) - totals[-1]:
+            break
+        pieces += [data[start:stop] for start, stop in runs]
+        totals.append(totals[-1] + count)
+    raw = b"".join(pieces)
+    if kind == FLOAT:
+        target[: totals[-1]] = np.frombuffer(raw, "<f4")
+        return len(totals) - 1
+    values, stop = _decode(np.frombuffer(raw, np.uint8))
+    filled = int(np.searchsorted(totals, stop, "right")) - 1  # lists whose values are all sound
+    target[: totals[filled]] = values[: totals[filled]].view(np.int64)
+    return filled
+
+
+def _decode(raw: Array) -> tuple[Array, int]:
+    """The varints end to end in `raw`, and how many of them come before the first of over ten bytes."""
+    stops = np.flatnonzero(raw < 0x80) + 1
+    starts = np.concatenate(([0], stops[:-1])) if len(stops) else stops
+    sizes = stops - starts
+    values = np.zeros(len(stops), np.uint64)
+    for position in range(min(10, sizes.max(initial=0))):
+        longer = sizes > position
+        byte = raw[starts[longer] + position].astype(np.uint64) & np.uint64(0x7F)
+        values[longer] |= byte << np.uint64(7 * position)
+    overlong = np.flatnonzero(sizes > 10)
+    return values, int(overlong[0]) if len(overlong) else len(values)
+
+
+def example_fill_bytes(buffer: Buffer, spans: Buffer, string_offsets: Buffer, data: Buffer) -> int:
+    """The strings of lists end to end, and their offsets. Returns as `example_fill` does."""
+    source = bytes_view(buffer)
+    places = _spans(spans, len(source))
+    offsets, target = items_of(string_offsets, np.int64, 1), items_of(data, np.uint8)
+    ends = [0]
+    pieces: list[memoryview] = []
+    filled = 0
+    for at, end in places:
+        runs = _runs(source, at, end, BYTES)
+        size = sum(stop - start for start, stop in runs or [])
+        if runs is None or len(ends) + len(runs) > len(offsets) or size > len(target) - ends[-1]:
+            break
+        for start, stop in runs:
+            pieces.append(source[start:stop])
+            ends.append(ends[-1] + stop - start)
+        filled += 1
+    offsets[: len(ends)] = ends
+    target[: ends[-1]] = np.frombuffer(b"".join(pieces), np.uint8)
+    return filled

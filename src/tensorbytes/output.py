@@ -1,0 +1,186 @@
+"""A file being written: hidden until it is first flushed, appended to safely, rolled back on failure.
+
+A local file is written under a temporary name beside the old one, and takes its place at
+the first flush(), sync() or close(). What flush() returned for survives the death of the
+process, sync() a power cut. URLs and file objects are written onwards; when an object at a
+URL becomes visible is up to its filesystem.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorbytes import storage
+from tensorbytes.errors import TensorbytesError, UsageError
+from tensorbytes.typing import Buffer
+
+
+class TornTailWarning(UserWarning):
+    """The end of a file was not a whole object, and was cut off before appending."""
+
+
+# Looks at a file that is to be appended to (the file, its path) and gives the place to go on from.
+Resume = Callable[[Any, str], int]
+
+
+class Output:
+    """A path, a URL or a file object, written from the start or, with `resume`, from where that says."""
+
+    def __init__(self, target: Any, resume: Resume | None = None) -> None:
+        storage.check_target(target, "write")
+        self.size = 0  # bytes of the file that are whole, so are never taken back
+        self._written = 0  # bytes of it in all
+        self._loose = False  # whether there may be bytes that are not whole
+        self._temporary: str | None = None
+        self._path: str | None = None
+        self._owned = storage.is_path(target)
+        self._file: Any = target
+        if not self._owned:
+            if resume is not None:
+                raise UsageError("appending needs a path, to look at what is there; a file object is written onwards")
+        elif storage.is_url(target):
+            if resume is not None:
+                raise UsageError(f"{target}: a URL can't be appended to; write a new object")
+            self._file = storage.open_url(target, "wb")
+        else:
+            self._path = os.path.realpath(os.fspath(target))
+            self._file = self._open(self._path, resume)
+        self._written = self.size
+
+    def _open(self, path: str, resume: Resume | None) -> Any:
+        if resume is not None and os.path.exists(path):
+            file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
+            try:
+                _lock(file, path)
+                self.size = resume(file, path)
+                file.seek(self.size)
+            except BaseException:
+                file.close()
+                raise
+        elif os.path.exists(path) and not os.path.isfile(path):
+            file = open(path, "wb", buffering=0)  # noqa: SIM115 - a device or a named pipe
+        else:
+            self._temporary = f"{path}.{os.urandom(4).hex()}.tmp"
+            file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
+            _lock(file, path)
+        return file
+
+    @property
+    def closed(self) -> bool:
+        return self._file is None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether readers don't see any of it yet."""
+        return self._temporary is not None
+
+    def write(self, pieces: Iterable[Buffer], size: int, whole: bool = True) -> None:
+        """Write `size` bytes. After a failure all that is not whole is taken back, and the file closed.
+
+        whole=False: what has been written so far makes sense only with what follows.
+        """
+        self.check_open()
+        self._loose = True
+        try:
+            storage.write_pieces(self._file, pieces)
+        except BaseException:
+            self.abort()
+            raise
+        self._written += size
+        if whole:
+            self.size, self._loose = self._written, False
+
+    def check_open(self) -> None:
+        if self._file is None:
+            raise TensorbytesError("the writer is closed")
+
+    def settle(self, sync: bool) -> None:
+        """Hand all that was written to the system, or to the disk, without making it visible."""
+        self.check_open()
+        if sync and self._path is not None:
+            os.fsync(self._file.fileno())
+        elif hasattr(self._file, "flush"):
+            self._file.flush()
+
+    def publish(self, sync: bool) -> None:
+        """Make the file visible; with `sync` that lasts through a power cut too."""
+        if self._path is None:
+            return
+        if self._temporary is not None:
+            if os.path.exists(self._path):
+                storage.keep_mode(self._path, self._file.fileno())
+            os.replace(self._temporary, self._path)
+            self._temporary = None
+        if sync:
+            storage.sync_folder(self._path)
+
+    def flush(self) -> None:
+        self.settle(sync=False)
+        self.publish(sync=False)
+
+    def sync(self) -> None:
+        self.settle(sync=True)
+        self.publish(sync=True)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether it is a regular file, which can be synced."""
+        return self._path is not None and os.path.isfile(self._temporary or self._path)
+
+    def close(self) -> None:
+        """sync(), where there is a disk, and close."""
+        if self._file is None:
+            return
+        try:
+            if self.on_disk:
+                self.sync()
+            else:
+                self.flush()
+        except BaseException:
+            self.abort()
+            raise
+        self._release()
+
+    def abort(self) -> None:
+        """Close without publishing; a file that was not visible yet is removed."""
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+            self._temporary = None
+        elif self._loose and self._path is not None and self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self.size)
+        self._release()
+
+    def _release(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and self._owned:
+            file.close()
+
+
+def _lock(file: Any, path: str) -> None:
+    """One writer at a time, where the system can tell."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not a POSIX system
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise TensorbytesError(f"{path} is being written by another process or writer") from None
+
+
+def cut_tail(file: Any, path: str, good: int, what: str, stacklevel: int) -> None:
+    """Cut a file off behind its last whole object, and say so if there was more."""
+    torn = os.fstat(file.fileno()).st_size - good
+    if torn:
+        warnings.warn(
+            f"{path}: cut off {torn} bytes of an unfinished {what} at byte {good}",
+            TornTailWarning,
+            stacklevel=stacklevel + 1,
+        )
+        file.truncate(good)

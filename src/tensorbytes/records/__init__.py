@@ -1,0 +1,39 @@
+"""TFRecord files of Examples and SequenceExamples: reading, writing, schema, index, repair.
+
+    for row in open_records("train.tfrecord"):               # a dict for each record
+    for batch in open_records("train@10").batches(1024):     # columns of many
+    with RecordWriter("out.tfrecord") as writer:
+        writer.write_batch({"x": x, "label": labels})
+"""
+
+from tensorbytes.records.events import Event, Scalars, read_events, read_scalars
+from tensorbytes.records.index import build_index
+from tensorbytes.records.infer import infer as infer_schema
+from tensorbytes.records.paths import Split
+from tensorbytes.records.reader import Batch, DamageWarning, Records, open_records
+from tensorbytes.records.salvage import Damage, Report, repair, verify
+from tensorbytes.records.schema import Feature, Schema
+from tensorbytes.records.splits import plan
+from tensorbytes.records.writer import RecordWriter
+
+__all__ = [
+    "Batch",
+    "Damage",
+    "DamageWarning",
+    "Event",
+    "Feature",
+    "RecordWriter",
+    "Records",
+    "Report",
+    "Scalars",
+    "Schema",
+    "Split",
+    "build_index",
+    "infer_schema",
+    "open_records",
+    "plan",
+    "read_events",
+    "read_scalars",
+    "repair",
+    "verify",
+]

@@ -1,0 +1,377 @@
+"""Plain bytes out of gzip, zlib and snappy, in pieces of bounded size.
+
+    gzip      members, one after another; zero bytes may pad the end
+    zlib      one stream
+    snappy    blocks: u32be length of what follows, then a raw snappy block
+
+A decoder hands out everything that can be decoded before it reports damage, and reports
+it again whenever it is asked for more: a damaged stream never looks like a short one.
+
+gzip is inflated by isal where it is installed. zlib's own format is not: after its end
+isal 1.8 does not tell reliably which bytes of the input it left over.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Protocol, TypeAlias
+
+from tensorbytes.errors import CorruptError, LimitError, Limits, MissingDependencyError
+from tensorbytes.typing import Buffer, bytes_view
+
+
+def _isal() -> Any:
+    try:
+        from isal import isal_zlib
+    except ImportError:  # not on every machine
+        return None
+    return isal_zlib
+
+
+isal_zlib: Any = _isal()
+# Input given to a decompressor at a time. A member starts with little: what it leaves over is
+# copied, and a file may hold very many very small members.
+_FIRST_INPUT = 1 << 13
+_MOST_INPUT = 1 << 17
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_WBITS, _ZLIB_WBITS = 31, 15
+_ERRORS: tuple[type[Exception], ...] = (zlib.error,) if isal_zlib is None else (zlib.error, isal_zlib.error)
+
+# Where decoding can be taken up again: offset in the compressed file, and a decompressor's state there.
+Checkpoint: TypeAlias = "tuple[int, Any]"
+
+
+class Raw(Protocol):
+    """Where compressed bytes come from: see sources.PlainSource."""
+
+    path: str
+    seekable: bool
+
+    def next_piece(self) -> Buffer: ...
+
+    def seek(self, offset: int, /) -> None: ...
+
+
+class Decoder(Protocol):
+    """Plain bytes from compressed ones."""
+
+    def next(self, limit: int, /) -> Buffer:
+        """Some bytes, at most `limit`; none at the end of the stream."""
+        ...
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Where decoding can be taken up again, if that is possible at this point."""
+        ...
+
+    def resume(self, checkpoint: Checkpoint, /) -> None: ...
+
+
+class Feed:
+    """Compressed bytes that can be looked at before they are taken."""
+
+    def __init__(self, raw: Raw) -> None:
+        self.path, self.seekable = raw.path, raw.seekable
+        self.offset = 0  # of the next byte
+        self._raw = raw
+        self._data = memoryview(b"")
+
+    @property
+    def buffered(self) -> int:
+        return len(self._data)
+
+    def peek(self, least: int = 1) -> memoryview:
+        """The next bytes: at least so many, unless the file ends first."""
+        if len(self._data) < least:
+            parts, size = [self._data], len(self._data)
+            while size < least and (piece := bytes_view(self._raw.next_piece())):
+                parts.append(piece)
+                size += len(piece)
+            self._data = memoryview(b"".join(parts)) if parts[0] or len(parts) > 2 else parts[-1]
+        return self._data
+
+    def skip(self, count: int) -> None:
+        self._data = self._data[count:]
+        self.offset += count
+
+    def seek(self, offset: int) -> None:
+        self._raw.seek(offset)
+        self._data, self.offset = memoryview(b""), offset
+
+
+def decoder(name: str, feed: Feed, limits: Limits, *, seekable: bool = False) -> Decoder:
+    """The decoder of a compression; a seekable one gives checkpoints."""
+    return Unsnapper(feed, limits) if name == "snappy" else Inflater(feed, name, seekable=seekable)
+
+
+# ---- gzip and zlib -----------------------------------------------------------
+
+
+class Inflater:
+    """gzip and zlib.
+
+    A decompressor that meets damage keeps what it decoded in that call to itself. So zlib's
+    is copied before each call, and damage is then closed in on, from the copy. isal's can't
+    be copied, and keeps some bytes back where the file ends: where it fails, zlib decodes the
+    member a second time, and has the last word.
+    (isal takes a few flawed code tables that zlib refuses. The checksum tells if it may.)
+    """
+
+    def __init__(self, feed: Feed, name: str, *, seekable: bool) -> None:
+        self._feed, self._name = feed, name
+        self._quick = isal_zlib is not None and name == "gzip" and feed.seekable and not seekable
+        self._most_input = _FIRST_INPUT if seekable else _MOST_INPUT  # a copy holds the input left over
+        self._object: Any = None  # none: before a member
+        self._copies = True
+        self._input = _FIRST_INPUT
+        self._member = 0  # where this member starts
+        self._given = 0  # plain bytes of it handed out so far
+        self._again = 0  # plain bytes of it to be decoded a second time
+        self._failure: CorruptError | None = None
+
+    def next(self, limit: int) -> bytes:
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._object is None and not self._begin():
+                if self._failure is None:
+                    return b""
+                continue
+            piece = self._inflate(limit)
+            if self._again:
+                repeated = min(self._again, len(piece))
+                self._again -= repeated
+                piece = piece[repeated:]
+            if piece:
+                self._given += len(piece)
+                return piece
+
+    def checkpoint(self) -> Checkpoint | None:
+        return self._feed.offset, None if self._object is None else self._object.copy()
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        offset, state = checkpoint
+        self._feed.seek(offset)
+        self._object = None if state is None else state.copy()
+        self._failure = None
+
+    def _fail(self, what: str, at: int) -> None:
+        self._failure = CorruptError(what, at=at, path=self._feed.path)
+
+    def _begin(self) -> bool:
+        """Get ready for the next member; false when there is none."""
+        feed, head = self._feed, bytes(self._feed.peek(4)[:4])
+        if not head or (feed.offset and not self._another(head)):
+            return False
+        if self._name == "gzip":
+            if not head.startswith(_GZIP_MAGIC[: len(head)]):
+                self._fail(f"not gzip data: expected {_GZIP_MAGIC.hex(' ')}, got {head[:3].hex(' ')}", feed.offset)
+                return False
+            if len(head) == 4 and head[3] & 0xE0:  # isal does not mind
+                self._fail(f"gzip flags that have no meaning: {head[3]:#04x}", feed.offset + 3)
+                return False
+        self._member, self._given, self._input = feed.offset, 0, _FIRST_INPUT
+        self._open(quick=self._quick)
+        return True
+
+    def _another(self, head: bytes) -> bool:
+        """Whether the bytes after a member, or after the stream, are a further member."""
+        what = f"further bytes after the end of the {self._name} stream"
+        if self._name == "gzip":
+            if head.startswith(_GZIP_MAGIC[: len(head)]):
+                return True
+            self._skip_padding()
+            if not len(self._feed.peek()):
+                return False
+            what += " that are no gzip member"
+        self._fail(what, self._feed.offset)
+        return False
+
+    def _skip_padding(self) -> None:
+        while len(rest := self._feed.peek()):
+            padding = len(rest) - len(bytes(rest).lstrip(b"\0"))
+            self._feed.skip(padding)
+            if padding < len(rest):
+                break
+
+    def _open(self, *, quick: bool) -> None:
+        wbits = _GZIP_WBITS if self._name == "gzip" else _ZLIB_WBITS
+        self._object = (isal_zlib if quick else zlib).decompressobj(wbits)
+        self._copies = not quick
+
+    def _inflate(self, limit: int) -> bytes:
+        """Some bytes of this member; perhaps none, where the input at hand makes none."""
+        chunk = self._feed.peek()[: self._input]
+        before = self._object.copy() if self._copies else None
+        try:
+            piece: bytes = self._object.decompress(chunk, limit)
+        except _ERRORS as error:
+            return self._start_over() if before is None else self._until_damage(before, chunk, error)
+        if self._object.eof:
+            self._feed.skip(len(chunk) - len(self._object.unused_data))
+            self._object = None
+            return piece
+        self._feed.skip(len(chunk) - len(self._object.unconsumed_tail))
+        self._input = min(2 * self._input, self._most_input)
+        if not piece and not len(chunk):
+            if before is None:
+                return self._start_over()
+            self._fail(f"the file ends inside its {self._name} stream", self._feed.offset)
+        return piece
+
+    def _start_over(self) -> bytes:
+        """Decode this member once more, now with zlib, and pass over what was handed out."""
+        self._feed.seek(self._member)
+        self._again = self._given
+        self._open(quick=False)
+        return b""
+
+    def _until_damage(self, state: Any, chunk: memoryview, error: Exception) -> bytes:
+        """What a chunk holds before the byte at which decoding fails. `state` is that before the chunk."""
+        parts: list[bytes] = []
+        good, bad = 0, len(chunk)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            trial = state.copy()
+            try:
+                parts.append(trial.decompress(chunk[good:middle]))
+                state, good = trial, middle
+            except zlib.error:
+                bad = middle
+        rest: Buffer = chunk[good:bad]  # one byte, which may hold the ends of several sound codes
+        while True:
+            trial = state.copy()
+            try:
+                part = trial.decompress(rest, 1)
+            except zlib.error:
+                break
+            if not part:
+                break
+            parts.append(part)
+            state, rest = trial, trial.unconsumed_tail
+        reason = str(error).rpartition(": ")[2]
+        self._fail(f"damaged {self._name} data: {reason}", self._feed.offset + good)
+        return b"".join(parts)
+
+
+# ---- snappy ------------------------------------------------------------------
+
+# An element of 3 bytes can stand for 64, and at worst 6 bytes stand for one.
+_SNAPPY_MOST_OUTPUT = 22
+_SNAPPY_MOST_INPUT = 6
+_LENGTH_BYTES = 4
+_PREAMBLE_BYTES = 5
+
+
+class Unsnapper:
+    """TensorFlow's stream of snappy blocks.
+
+    A block is decoded whole, so it takes memory for its own size; that is believed only as far
+    as the bytes of the block can make it up, and up to limits.max_bytes.
+    """
+
+    def __init__(self, feed: Feed, limits: Limits) -> None:
+        try:
+            import cramjam
+        except ModuleNotFoundError:
+            raise MissingDependencyError("snappy compression", "snappy") from None
+        self._decompress, self._error = cramjam.snappy.decompress_raw, cramjam.DecompressionError
+        self._feed, self._limits = feed, limits
+        self._rest = memoryview(b"")  # of the block that was decoded last
+        self._failure: Exception | None = None
+
+    def next(self, limit: int) -> memoryview:
+        while not len(self._rest):
+            if self._failure is not None:
+                raise self._failure
+            if not self._block():
+                break
+        piece, self._rest = self._rest[:limit], self._rest[limit:]
+        return piece
+
+    def checkpoint(self) -> Checkpoint | None:
+        return None if len(self._rest) else (self._feed.offset, None)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        self._feed.seek(checkpoint[0])
+        self._rest, self._failure = memoryview(b""), None
+
+    def _fail(self, what: str, at: int) -> None:
+        self._failure = CorruptError(what, at=at, path=self._feed.path)
+
+    def _block(self) -> bool:
+        """Decode the next block; false at the end of the file."""
+        feed = self._feed
+        head = feed.peek(_LENGTH_BYTES + _PREAMBLE_BYTES)
+        if not len(head):
+            return False
+        if len(head) < _LENGTH_BYTES:
+            self._fail("the file ends inside the length of a snappy block", feed.offset + len(head))
+            return True
+        length = int.from_bytes(head[:_LENGTH_BYTES], "big")
+        plain, start = snappy_length(bytes(head[_LENGTH_BYTES : _LENGTH_BYTES + length]))
+        if not self._plausible(length, plain, start):
+            return True
+        block = feed.peek(_LENGTH_BYTES + length)[_LENGTH_BYTES : _LENGTH_BYTES + length]
+        if len(block) < length:
+            self._fail("the file ends inside a snappy block", feed.offset + _LENGTH_BYTES + len(block))
+        else:
+            try:
+                self._rest = memoryview(self._decompress(block))
+                feed.skip(_LENGTH_BYTES + length)
+                return True
+            except self._error as error:
+                self._fail(f"damaged snappy block: {error}", feed.offset)
+        self._rest = memoryview(snappy_start(bytes(block[start:]), plain))
+        return True
+
+    def _plausible(self, length: int, plain: int, start: int) -> bool:
+        feed = self._feed
+        if not start or plain > _SNAPPY_MOST_OUTPUT * length or length > _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain:
+            if not start and feed.buffered < _LENGTH_BYTES + min(length, _PREAMBLE_BYTES):
+                self._fail("the file ends inside a snappy block", feed.offset + feed.buffered)
+            else:
+                claim = f"{length} bytes that should hold {plain}" if start else f"{length} bytes without a size"
+                self._fail(f"impossible snappy block: {claim}", feed.offset)
+            return False
+        if max(plain, length) > self._limits.max_bytes:
+            self._failure = LimitError(
+                f"{feed.path}: a snappy block of {plain} bytes at byte {feed.offset}; "
+                f"the limit is {self._limits.max_bytes}"
+            )
+            return False
+        return True
+
+
+def snappy_length(block: bytes) -> tuple[int, int]:
+    """The size that a raw snappy block decodes to, and where its elements start: 0 if it has no size."""
+    value = 0
+    for index, byte in enumerate(block[:_PREAMBLE_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return (value, index + 1) if value < 1 << 32 else (0, 0)
+    return 0, 0
+
+
+def snappy_start(elements: bytes, limit: int) -> bytes:
+    """Up to `limit` of the first bytes of a raw snappy block, as far as it can be decoded."""
+    out, at = bytearray(), 0
+    while len(out) < limit and at < len(elements):
+        tag = elements[at]
+        # Bytes of the number after the tag: of a literal its length, if it is long; of a copy its distance.
+        width = (max((tag >> 2) - 59, 0), 1, 2, 4)[tag & 3]
+        at += 1 + width
+        if at > len(elements):
+            break
+        number = int.from_bytes(elements[at - width : at], "little")
+        if tag & 3 == 0:
+            size = 1 + (number if width else tag >> 2)
+            out += elements[at : at + size]
+            at += size
+            continue
+        size = 4 + (tag >> 2 & 7) if tag & 3 == 1 else 1 + (tag >> 2)
+        distance = number | tag >> 5 << 8 if tag & 3 == 1 else number
+        if not 0 < distance <= len(out):
+            break
+        pattern = out[len(out) - distance :][:size]
+        out += (pattern * -(-size // len(pattern)))[:size]
+    return bytes(out[:limit])

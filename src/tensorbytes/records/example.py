@@ -1,0 +1,178 @@
+"""Example and SequenceExample by protobuf's rules, whatever the order and form of the bytes.
+
+    Example          features = 1: Features
+    SequenceExample  context = 1: Features, feature_lists = 2: FeatureLists
+    Features         map = 1 of entries: key = 1, value = 2: Feature
+    FeatureLists     map = 1 of entries: key = 1, value = 2: FeatureList
+    FeatureList      feature = 1: any number of Features
+    Feature          one of bytes_list = 1, float_list = 2, int64_list = 3
+    each list        value = 1: any number, floats and integers packed or single
+
+This is the slow and complete reader: the kernel takes the usual form by whole columns and
+leaves the rest to this one. A message that comes in pieces is the pieces end to end, of map
+entries with one key the last counts, and unknown fields are passed over, as is a field of
+a wire type that it can't have. What is passed over or replaced must be well-formed all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from tensorbytes._wire import proto, varint
+from tensorbytes._wire.proto import DELIMITED, FIXED32, VARINT, Field
+from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.typing import Buffer, bytes_view
+
+MISSING, BYTES, FLOAT, INT64 = range(4)
+
+# A kind and its values: an array of float32 or int64, a list of bytes, None where the kind is missing.
+Values = tuple[int, Any]
+
+
+def parse_example(data: Buffer) -> dict[str, Values]:
+    """The features of an Example."""
+    view = bytes_view(data)
+    return _features(view, _messages(view, [_whole(view)], 1, 0))
+
+
+def parse_sequence(data: Buffer) -> tuple[dict[str, Values], dict[str, list[Values]]]:
+    """The context and the feature lists of a SequenceExample."""
+    view = bytes_view(data)
+    lists: dict[str, list[Values]] = {}
+    for key, values in _entries(view, _messages(view, [_whole(view)], 2, 0)):
+        lists[key] = [_feature(view, [step], 4) for step in _messages(view, values, 1, 3)]
+    return _features(view, _messages(view, [_whole(view)], 1, 0)), lists
+
+
+def encode_example(features: Mapping[str, Values]) -> bytes:
+    """The canonical bytes: keys sorted, numbers packed."""
+    return proto.put_bytes(1, _put_map({key: _put_feature(*feature) for key, feature in features.items()}))
+
+
+def encode_sequence(context: Mapping[str, Values], lists: Mapping[str, Iterable[Values]]) -> bytes:
+    """The same for a SequenceExample."""
+    steps = {key: b"".join(proto.put_bytes(1, _put_feature(*step)) for step in lists[key]) for key in lists}
+    return encode_example(context) + proto.put_bytes(2, _put_map(steps))
+
+
+def canonical(data: Buffer, sequence: bool) -> bytes:
+    """The same message in the one form that `encode_example` or `encode_sequence` gives it."""
+    return encode_sequence(*parse_sequence(data)) if sequence else encode_example(parse_example(data))
+
+
+# ---- reading ----------------------------------------------------------------
+# `depth` is how many messages stand around one: protobuf limits the nesting by it.
+
+
+def _whole(view: memoryview) -> Field:
+    return Field(0, DELIMITED, 0, len(view), 0)
+
+
+def _fields(view: memoryview, messages: Iterable[Field], depth: int) -> Iterator[Field]:
+    """All fields of a message that may come in pieces."""
+    for message in messages:
+        at = message.start
+        while at < message.end:
+            run, at = proto.field_run(view, at, message.end, 0)
+            yield from run
+            if at < message.end:
+                field, at = proto.read_field(view, at, message.end, depth)
+                if field is not None:
+                    yield field
+
+
+def _messages(view: memoryview, messages: Iterable[Field], number: int, depth: int) -> list[Field]:
+    """The messages in field `number` of another."""
+    return [f for f in _fields(view, messages, depth) if f.number == number and f.wire == DELIMITED]
+
+
+def _entries(view: memoryview, maps: Iterable[Field]) -> Iterator[tuple[str, list[Field]]]:
+    """The entries of a map: the key, and the pieces of the value."""
+    for entry in _messages(view, maps, 1, 1):
+        key, value = "", []
+        for field in _fields(view, [entry], 2):
+            if field.wire != DELIMITED:
+                continue
+            if field.number == 1:
+                key = proto.text(view, field)
+            elif field.number == 2:
+                value.append(field)
+        yield key, value
+
+
+def _features(view: memoryview, maps: Iterable[Field]) -> dict[str, Values]:
+    return {key: _feature(view, value, 3) for key, value in _entries(view, maps)}
+
+
+def _feature(view: memoryview, pieces: Iterable[Field], depth: int) -> Values:
+    """A list that comes in pieces is merged; one of another kind takes its place."""
+    members = (f for f in _fields(view, pieces, depth) if f.number in _READERS and f.wire == DELIMITED)
+    kind, values = MISSING, None
+    for kind, run in groupby(members, lambda member: member.number):
+        values = _READERS[kind](view, _fields(view, run, depth + 1))
+    return kind, values
+
+
+def _read_bytes(view: memoryview, fields: Iterator[Field]) -> list[bytes]:
+    return [bytes(view[f.start : f.end]) for f in fields if f.number == 1 and f.wire == DELIMITED]
+
+
+def _read_floats(view: memoryview, fields: Iterator[Field]) -> np.ndarray[Any, Any]:
+    found = bytearray()
+    for field in fields:
+        if field.number == 1 and field.wire in (DELIMITED, FIXED32):
+            size = field.end - field.start
+            if size % 4:
+                raise CorruptError(f"packed floats take a multiple of 4 bytes, got {size}", at=field.at)
+            found += view[field.start : field.end]
+    return np.frombuffer(found, "<f4")
+
+
+def _read_integers(view: memoryview, fields: Iterator[Field]) -> np.ndarray[Any, Any]:
+    found = [np.empty(0, np.uint64)]
+    values = (f for f in fields if f.number == 1 and f.wire in (DELIMITED, VARINT))
+    for packed, run in groupby(values, lambda field: field.wire == DELIMITED):
+        if packed:
+            found += [proto.varints(view[f.start : f.end], f.start) for f in run]
+        else:
+            found.append(np.array([f.start for f in run], np.uint64))
+    return np.concatenate(found).view(np.int64)
+
+
+_READERS = {BYTES: _read_bytes, FLOAT: _read_floats, INT64: _read_integers}
+
+
+# ---- writing ----------------------------------------------------------------
+
+
+def _put_map(entries: Mapping[str, bytes]) -> bytes:
+    # The order of code points is that of the UTF-8 bytes too.
+    return b"".join(
+        proto.put_bytes(1, proto.put_bytes(1, _put_key(key)) + proto.put_bytes(2, value))
+        for key, value in sorted(entries.items())
+    )
+
+
+def _put_key(key: str) -> bytes:
+    try:
+        return key.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the feature name {key!r} can't be written as UTF-8: it has half a surrogate pair") from None
+
+
+def _put_feature(kind: int, values: Any) -> bytes:
+    if kind == MISSING:
+        return b""
+    if kind == BYTES:
+        return proto.put_bytes(BYTES, b"".join(proto.put_bytes(1, value) for value in values))
+    if kind == FLOAT:
+        packed = np.asarray(values, "<f4").tobytes()
+    elif kind == INT64:
+        packed = b"".join(map(varint, np.asarray(values, np.int64).view(np.uint64).tolist()))
+    else:
+        raise UsageError(f"unknown kind {kind!r} of feature; known: 0 missing, 1 bytes, 2 float, 3 int64")
+    return proto.put_bytes(kind, proto.put_bytes(1, packed) if packed else b"")

@@ -1,0 +1,164 @@
+"""Where framed records go: through a compressor into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tensorbytes.errors import UsageError
+from tensorbytes.output import Output, cut_tail
+from tensorbytes.records import tail
+from tensorbytes.records.compression import Compressor, compressor, detect
+from tensorbytes.records.detection import HEAD_BYTES, checked_name
+from tensorbytes.typing import Buffer, bytes_view
+
+# Smaller pieces are collected up to this size.
+_BUFFER_BYTES = 1 << 18
+# From the warning about a torn tail up to the caller of RecordWriter().
+_CALLER = 6
+
+
+class Sink:
+    """One file of records. What is compressed counts as whole only up to the last flush."""
+
+    def __init__(self, output: Output, packer: Compressor | None, count: int = 0) -> None:
+        self.output = output
+        self.count = count  # records that were there before
+        self._compressor = packer
+        self._pieces: list[bytes] = []
+        self._pending = 0
+
+    def put(self, piece: Buffer) -> None:
+        """Add whole records. The caller may reuse their memory afterwards."""
+        size = len(bytes_view(piece))
+        if size < _BUFFER_BYTES:
+            self._pieces.append(bytes(piece))
+            self._pending += size
+        if self._pending >= _BUFFER_BYTES or size >= _BUFFER_BYTES:
+            self._drain()
+        if size >= _BUFFER_BYTES:
+            self._pass(piece)
+
+    def _drain(self) -> None:
+        if self._pieces:
+            pieces, self._pieces, self._pending = self._pieces, [], 0
+            self._pass(b"".join(pieces))
+
+    def _pass(self, piece: Buffer) -> None:
+        if self._compressor is None:
+            self.output.write([piece], len(bytes_view(piece)))
+        else:
+            self._write(self._compressor.compress(piece), whole=False)
+
+    def _write(self, compressed: Buffer, whole: bool) -> None:
+        self.output.write([compressed], len(bytes_view(compressed)), whole)
+
+    def settle(self, sync: bool) -> None:
+        """Hand all records to the system, or to the disk, so that a reader could read them."""
+        self._drain()
+        if self._compressor is not None:
+            self._write(self._compressor.flush(), whole=True)
+        self.output.settle(sync)
+
+    def finish(self) -> None:
+        """The end of the stream."""
+        self._drain()
+        if self._compressor is not None:
+            self._write(self._compressor.finish(), whole=True)
+
+
+class Files:
+    """All files of a writer, which become visible together."""
+
+    def __init__(self, sinks: list[Sink]) -> None:
+        self._sinks = sinks
+        self.count = sinks[0].count
+
+    def __len__(self) -> int:
+        return len(self._sinks)
+
+    @property
+    def hidden(self) -> bool:
+        return self._sinks[0].output.hidden
+
+    @property
+    def closed(self) -> bool:
+        return self._sinks[0].output.closed
+
+    def put(self, pieces: Iterable[Buffer], first: int = 0) -> None:
+        """Whole records for each file, from file `first` on."""
+        for sink, piece in zip(self._sinks[first:], pieces, strict=False):
+            sink.put(piece)
+
+    def settle(self, sync: bool) -> None:
+        for sink in self._sinks:
+            sink.settle(sync)
+
+    def publish(self, sync: bool) -> None:
+        for sink in self._sinks:
+            sink.output.publish(sync)
+
+    def finish(self) -> None:
+        """The end of all streams, on disk but not yet visible."""
+        for sink in self._sinks:
+            sink.finish()
+            sink.output.settle(sink.output.on_disk)
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.output.close()
+
+    def abort(self) -> None:
+        for sink in self._sinks:
+            sink.output.abort()
+
+
+def create(targets: Iterable[Any], compression: str | None, level: int | None) -> Files:
+    """New files, which take the place of old ones once they are visible."""
+    sinks: list[Sink] = []
+    try:
+        for target in targets:
+            packer = _packer(_named(compression), level)
+            sinks.append(Sink(Output(target), packer))
+    except BaseException:
+        for sink in sinks:
+            sink.output.abort()
+        raise
+    return Files(sinks)
+
+
+def append(target: Any, compression: str | None, level: int | None) -> Files:
+    """A file that is written onwards from its last whole record; its compression stays as it is."""
+    wanted = None if compression is None else _named(compression)
+    found, count = wanted or "none", 0
+
+    def resume(file: Any, path: str) -> int:
+        nonlocal found, count
+        head = file.read(HEAD_BYTES)
+        if not head:
+            return 0
+        found = detect(head)
+        if wanted is not None and found != wanted:
+            raise UsageError(f"{path}: its compression is {found!r}, not {wanted!r}; leave compression= out to keep it")
+        end = tail.find(file, path, found)
+        cut_tail(file, path, end.at, "record", _CALLER)
+        count = end.records
+        return end.at
+
+    output = Output(target, resume)
+    try:
+        return Files([Sink(output, _packer(found, level), count)])
+    except BaseException:
+        output.abort()
+        raise
+
+
+def _packer(compression: str, level: int | None) -> Compressor | None:
+    made = compressor(compression, level)
+    return None if compression == "none" else made
+
+
+def _named(compression: str | None) -> str:
+    if compression == "auto":
+        raise UsageError("compression='auto' is for reading: say which one to write")
+    return checked_name(compression)
