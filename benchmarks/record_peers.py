@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -221,6 +222,7 @@ def import_tfrecord() -> None:
 
     from google.protobuf import descriptor_pool
 
+    sys.modules.setdefault("tfrecord.torch", None)  # type: ignore[arg-type]  # it does without, and PyTorch loads slowly
     pool = descriptor_pool.DescriptorPool()
     with mock.patch.object(descriptor_pool, "Default", return_value=pool):
         import tfrecord  # noqa: F401

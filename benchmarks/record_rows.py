@@ -41,7 +41,7 @@ class RecordScale:
     trial: Trial = Trial()  # noqa: RUF009
 
 
-QUICK_SCALE = RecordScale(1000, 200, 200, 20, 100, 500, 4_000_000, Trial((512,), 0, 1))
+QUICK_SCALE = RecordScale(400, 100, 100, 4, 60, 300, 500_000, Trial((512,), 0, 1))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Record files written by TensorFlow or by hand, and what protobuf's own parser reads in them."""
 
 import io
+import random
+import struct
 
 import numpy as np
 import tensorflow as tf
 
-from example_bytes import BYTES, FLOAT, INT64, MISSING, by_entries
+from example_bytes import BYTES, FLOAT, INT64, MISSING, Grammar, by_entries
 from tensorbytes import Ragged, Strings
 from wire_bytes import field, framed
 
@@ -16,7 +18,7 @@ TF_NAMES = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 
 
 def feature(values):
-    """A tf.train.Feature of a list, by the type of its items; None: without a kind. An empty list is a tuple (kind,)."""
+    """A tf.train.Feature of a list, by the type of its items. None: without a kind; (kind,): an empty list."""
     if values is None:
         return tf.train.Feature()
     if values in ((BYTES,), (FLOAT,), (INT64,)) and isinstance(values, tuple):
@@ -62,6 +64,24 @@ def by_hand(payloads):
 
 def stream(payloads):
     return io.BytesIO(by_hand(payloads))
+
+
+def floats(*bits):
+    """Floats by their bits. NaNs should be quiet: Python's floats make them so."""
+    return [struct.unpack("<f", struct.pack("<I", b))[0] for b in bits]
+
+
+class OneKind(Grammar):
+    """Makes up messages whose features are all lists of one kind, though others may stand before them."""
+
+    def __init__(self, seed, odd, kind):
+        super().__init__(random.Random(seed).randrange, odd)
+        self.kind = kind
+
+    def feature(self):
+        before = [self.pick([BYTES, FLOAT, INT64]) for _ in range(self.pick([1, 2, 3]) if self.seldom(6) else 0)]
+        members = [] if self.seldom(10) else [*before, self.kind]
+        return self.message([self.field(kind, self.list(kind)) for kind in members])
 
 
 # ---- what protobuf reads --------------------------------------------------------

@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import sys
-import warnings
 import zlib
 from pathlib import Path
 
@@ -19,13 +18,12 @@ import torch
 
 from tensorbytes import Ragged, Sparse, Strings, Tensor, _wire
 from tensorbytes.errors import (
-    CorruptError,
     SchemaError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.output import TornTailWarning
+from tensorbytes.records.reader import open_records
 from tensorbytes.records.schema import Feature, Schema
 from tensorbytes.records.writer import RecordWriter
 
@@ -44,7 +42,7 @@ def names(folder: Path) -> list[str]:
 def payloads(path, compression="none") -> list[bytes]:
     """What TensorFlow's reader finds, checksums checked."""
     kind = "" if compression == "none" else compression.upper()
-    return [record.numpy() for record in tf.data.TFRecordDataset(str(path), kind)]
+    return [data for part in tf.data.TFRecordDataset(str(path), kind).batch(1024) for data in part.numpy().tolist()]
 
 
 def lists(example) -> dict[str, list]:
@@ -204,6 +202,18 @@ def test_values_of_varying_shape(path, case):
     tf.io.parse_example(payloads(path), Schema({"x": feature}).to_tf())
 
 
+@pytest.mark.parametrize("case", [*COLUMNS, *VARYING])
+def test_what_was_read_can_be_written_again(path, case):
+    feature, column = (COLUMNS | VARYING)[case]
+    written(path, batch={"x": column}, schema={"x": feature})
+    want = path.read_bytes()
+    (batch,), rows = open_records(path).batches(100), list(open_records(path))
+    written(path, batch=batch, schema={"x": feature})
+    assert path.read_bytes() == want
+    written(path, rows, schema={"x": feature})
+    assert path.read_bytes() == want
+
+
 def test_tensorflows_own_ragged_tensor_is_a_column(path):
     tokens = tf.ragged.constant([[1, 2], [], [3]], tf.int64)
     writer = written(path, batch={"t": tokens, "i": tf.range(3, dtype=tf.int64)})
@@ -348,9 +358,10 @@ def test_records_without_features_and_files_without_records(path):
     for compression in COMPRESSIONS:
         written(path, schema={"x": "int64"}, compression=compression)
         assert payloads(path, compression) == []
-    writer = written(path, batch={"x": np.zeros((0, 3), np.float32)})
-    assert path.read_bytes() == b""
-    assert writer.count == 0
+    for batch in ({}, {"x": np.zeros((0, 3), np.float32)}, {"x": []}):
+        writer = written(path, batch=batch)
+        assert path.read_bytes() == b""
+        assert (writer.count, writer.schema) == (0, None)
 
 
 def test_any_bytes_can_be_a_record(path):
@@ -373,7 +384,7 @@ def test_any_bytes_can_be_a_record(path):
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(1)
-    n = 5000
+    n = 3000
     return {
         "x": rng.random((n, 8), np.float32),
         "a": rng.integers(-(2**40), 2**40, n),
@@ -394,7 +405,7 @@ def test_rows_batches_and_key_order_give_the_same_bytes(path, table):
     assert path.read_bytes() == want
     assert path.with_name("x.tfrecord.schema.json").read_bytes() == schema
     with RecordWriter(path) as writer:  # mixed, in odd steps
-        for start in range(0, 5000, 617):
+        for start in range(0, 3000, 617):
             part = {name: column[start : start + 617] for name, column in table.items()}
             if start % 2:
                 writer.write_batch(part)
@@ -428,7 +439,7 @@ def test_levels(path, table):
     sizes = []
     for level in (1, 9):
         written(path, batch=table, compression="gzip", level=level)
-        assert len(payloads(path, "gzip")) == 5000
+        assert len(payloads(path, "gzip")) == 3000
         sizes.append(path.stat().st_size)
     assert sizes[1] < sizes[0]
     with pytest.raises(UsageError, match="level"):
@@ -436,8 +447,7 @@ def test_levels(path, table):
     assert "tmp" not in "".join(names(path.parent))
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("shards", [2, 7])
+@pytest.mark.parametrize(("shards", "compression"), [(2, "none"), (7, "none"), (3, "gzip"), (2, "zlib"), (2, "snappy")])
 def test_rows_go_to_shards_in_turn(path, table, shards, compression):
     written(path, batch=table)
     whole = payloads(path)
@@ -584,13 +594,16 @@ def test_a_schema_that_was_not_given_widens(path):
     with RecordWriter(path) as writer:
         writer.write({"n": 1, "t": [1, 2], "w": ["a"], "m": np.zeros((2, 3), np.uint8)})
         writer.write({"n": 1, "t": [3], "w": [], "m": np.zeros((4, 3), np.uint8)})
-        writer.write({"n": [1, 2], "t": [], "w": ["b", "c"], "m": np.zeros((4, 3), np.uint8), "new": "x"})
+        writer.write({"n": 1, "t": [], "w": ["b", "c"], "m": np.zeros((4, 3), np.uint8), "new": "x"})
+        for row in ({"n": [1, 2], "t": []}, {"n": 1, "t": 5}, {"n": 1, "t": ["a"]}, {"n": 1, "t": [1], "m": b"a"}):
+            with pytest.raises(SchemaError, match=r"record 3: feature '[ntm]': expected"):
+                writer.write(row)
         writer.flush()
         assert Schema.load(path.with_name("x.tfrecord.schema.json")) == writer.schema
         writer.write_batch({"n": np.arange(2), "t": np.zeros((2, 5), np.int64), "new": [None, "y"]})
     grown = Schema(
         {
-            "n": ("int64", [None]),
+            "n": "int64",
             "t": ("int64", [None]),
             "w": {"dtype": "text", "shape": [None], "optional": True},
             "m": Feature("uint8", [None, 3], "tensorproto", optional=True),
@@ -602,7 +615,7 @@ def test_a_schema_that_was_not_given_widens(path):
     found = examples(path)
     assert [row["t"] for row in found] == [[1, 2], [3], [], [0] * 5, [0] * 5]
     assert [row.get("new") for row in found] == [None, None, [b"x"], None, [b"y"]]
-    assert [row["n"] for row in found] == [[1], [1], [1, 2], [0], [1]]
+    assert [row["n"] for row in found] == [[1], [1], [1], [0], [1]]
     tf.io.parse_example(payloads(path), grown.to_tf())
 
 
@@ -776,7 +789,7 @@ def test_an_exception_leaves_the_old_files(path, compression):
 
     def interrupted(flush):
         with RecordWriter(path, compression=compression) as writer:
-            writer.write_batch({"y": np.zeros((5000, 100), np.float32)})
+            writer.write_batch({"y": np.zeros((3000, 100), np.float32)})
             if flush:
                 writer.flush()
                 writer.write({"y": np.ones(100, np.float32)})
@@ -788,7 +801,7 @@ def test_an_exception_leaves_the_old_files(path, compression):
     with pytest.raises(RuntimeError):
         interrupted(flush=True)
     assert names(path.parent) == sorted(before)
-    assert len(payloads(path, compression)) == 5001
+    assert len(payloads(path, compression)) == 3001
 
 
 def test_abort_removes_what_was_not_visible(path):
@@ -817,9 +830,9 @@ def test_flushed_records_survive_the_process(path, compression):
 import os
 from tensorbytes.records.writer import RecordWriter
 writer = RecordWriter({str(path)!r}, compression={compression!r})
-for i in range(3000):
+for i in range(1500):
     writer.write({{"x": i, "s": "text " * 20}})
-    if i == 1999:
+    if i == 1299:
         writer.flush()
 os._exit(1)
 """
@@ -841,10 +854,10 @@ os._exit(1)
                 found += 1
         except tf.errors.DataLossError:
             pass
-        assert found >= 2000
+        assert found >= 1300
         return
-    records = np.empty((4000, 2), np.int64)
-    assert _wire.scan(plain, 0, True, records)[0] >= 2000
+    records = np.empty((2000, 2), np.int64)
+    assert _wire.scan(plain, 0, True, records)[0] >= 1300
     assert Schema.load(path.with_name("x.tfrecord.schema.json")) == Schema({"x": "int64", "s": "text"})
 
 
@@ -914,193 +927,6 @@ def test_shards_written_one_by_one_share_a_schema(path):
     for i, tokens in enumerate(([1], [1, 2])):
         written(f"{path}-{i:05d}-of-00002", [{"t": tokens}])
     assert Schema.load(path.with_name("x.tfrecord.schema.json")) == Schema({"t": ("int64", [None])})
-
-
-# ---- appending --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip", "snappy"])
-def test_appending_goes_on_where_the_file_ends(path, compression):
-    for i in range(3):
-        with RecordWriter(path, mode="a", compression=compression if i == 0 else None) as writer:
-            assert writer.count == 1000 * i
-            for k in range(1000):
-                writer.write({"x": i, "s": f"text {k}"})
-    found = examples(path, compression)
-    assert [row["x"][0] for row in found] == [i for i in range(3) for _ in range(1000)]
-    assert len(found) == 3000
-
-
-def test_a_torn_tail_is_cut_at_every_byte(path):
-    schema = {"x": "int64", "s": "text"}
-    written(path, [{"x": i, "s": "abc"} for i in range(3)], schema=schema)
-    whole = path.read_bytes()
-    size = len(whole) // 3
-    for cut in range(2 * size + 1, 3 * size):
-        path.write_bytes(whole[:cut])
-        with pytest.warns(TornTailWarning, match=rf"cut off {cut - 2 * size} bytes of an unfinished record") as caught:
-            writer = RecordWriter(path, mode="a")
-        with writer:
-            assert writer.count == 2
-            writer.write({"x": 2, "s": "abc"})
-        assert caught[0].filename == __file__
-        assert path.read_bytes() == whole
-
-
-@pytest.mark.parametrize("tail", [bytes(1), bytes(11), bytes(12), bytes(100), bytes(3_000_000)])
-def test_a_tail_of_zeros_is_cut(path, tail):
-    written(path, [{"x": 1}])
-    whole = path.read_bytes()
-    path.write_bytes(whole + tail)
-    with pytest.warns(TornTailWarning), RecordWriter(path, mode="a") as writer:
-        writer.write({"x": 1})
-    assert path.read_bytes() == whole * 2
-
-
-def test_a_last_record_with_a_wrong_checksum_is_cut(path):
-    written(path, [{"x": 1}, {"x": 2}])
-    data = bytearray(path.read_bytes())
-    half = len(data) // 2
-    for at in range(half + 12, len(data)):
-        data[at] ^= 1
-        path.write_bytes(data)
-        with pytest.warns(TornTailWarning), RecordWriter(path, mode="a") as writer:
-            assert writer.count == 1
-        assert path.read_bytes() == data[:half]
-        data[at] ^= 1
-
-
-def test_damage_elsewhere_is_refused(path):
-    written(path, [{"x": 1}, {"x": 2}, {"x": 3}])
-    data = bytearray(path.read_bytes())
-    third = len(data) // 3
-    for at in (*range(12), *range(third, third + 12)):
-        data[at] ^= 1
-        path.write_bytes(data)
-        with pytest.raises(CorruptError, match=r"damaged: repair it first") as caught:
-            RecordWriter(path, mode="a")
-        assert caught.value.at == at // third * third
-        assert caught.value.path == str(path)
-        assert path.read_bytes() == data
-        data[at] ^= 1
-
-
-def test_large_records_are_passed_over(path):
-    with RecordWriter(path) as writer:
-        for size in (10, 3_000_000, 1 << 20, (1 << 20) - 16, 5, 2_500_000):
-            writer.write_raw(bytes(size))
-    with RecordWriter(path, mode="a") as writer:
-        assert writer.count == 6
-        writer.write_raw(b"end")
-    assert [len(data) for data in payloads(path)] == [10, 3_000_000, 1 << 20, (1 << 20) - 16, 5, 2_500_000, 3]
-    whole = path.read_bytes()
-    path.write_bytes(whole[: -19 - 1_000_000])
-    with pytest.warns(TornTailWarning), RecordWriter(path, mode="a") as writer:
-        assert writer.count == 5
-
-
-@pytest.mark.parametrize("compression", ["gzip", "snappy"])
-def test_a_torn_compressed_tail(path, compression):
-    with RecordWriter(path, compression=compression) as writer:
-        writer.write({"x": 1})
-        writer.flush()
-        first = path.stat().st_size
-        writer.write({"x": 2})
-    whole = path.read_bytes()
-    refused = 0
-    for cut in range(first + 1, len(whole)):
-        path.write_bytes(whole[:cut])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                written(path, [{"x": 2}], mode="a")
-            except CorruptError:
-                # The record is whole, only the end of its member is missing: not ours to throw away.
-                assert path.read_bytes() == whole[:cut]
-                refused += 1
-                continue
-        assert [warning.category for warning in caught] == [TornTailWarning]
-        assert path.read_bytes() == whole
-    assert 8 <= refused < 12 if compression == "gzip" else not refused
-    path.write_bytes(whole + bytes(50))
-    with pytest.warns(TornTailWarning), RecordWriter(path, mode="a"):
-        pass
-    assert len(payloads(path, compression)) == 2
-
-
-@pytest.mark.parametrize("compression", ["gzip", "snappy"])
-def test_damaged_compressed_files_are_refused(path, compression):
-    written(path, [{"x": i} for i in range(50)], compression=compression)
-    data = bytearray(path.read_bytes())
-    refused = 0
-    for at in range(len(data)):
-        data[at] ^= 0x10
-        path.write_bytes(data)
-        try:
-            RecordWriter(path, mode="a", compression=compression, sidecar=False).abort()
-        except (CorruptError, UsageError, UnsupportedError):
-            refused += 1
-        except TornTailWarning:
-            pass
-        data[at] ^= 0x10
-    assert refused > len(data) // 2
-    body = _wire.frames([[b"whole"]]) + b"not whole"
-    path.write_bytes(zlib.compress(body, wbits=31))
-    with pytest.raises(CorruptError, match=r"damaged|too early"):
-        RecordWriter(path, mode="a")
-
-
-def test_what_can_not_be_appended_to(path):
-    written(path, [{"x": 1}], compression="zlib")
-    with pytest.raises(UsageError, match="zlib file can't be appended to, since TensorFlow drops"):
-        RecordWriter(path, mode="a")
-    written(path, [{"x": 1}], compression="gzip")
-    with pytest.raises(UsageError, match="its compression is 'gzip', not 'none'"):
-        RecordWriter(path, mode="a", compression="none")
-    with pytest.raises(UsageError, match="appending needs a path"):
-        RecordWriter(io.BytesIO(), mode="a")
-    with pytest.raises(UsageError, match="can't be appended to"):
-        RecordWriter("memory://a", mode="a")
-    with RecordWriter(path, mode="a"), pytest.raises(TensorbytesError, match="being written"):
-        RecordWriter(path, mode="a")
-
-
-def test_appended_records_fit_the_ones_before(path):
-    beside = path.with_name("x.tfrecord.schema.json")
-    written(path, [{"t": [1, 2], "s": "a"}])
-    with RecordWriter(path, mode="a") as writer:
-        assert writer.schema == Schema({"t": ("int64", [2]), "s": "text"})
-        with pytest.raises(SchemaError, match=r"record 1: feature 't': expected int64\[2\], got int64\[3\]"):
-            writer.write({"t": [1, 2, 3], "s": "a"})
-        writer.write({"t": [1, 2], "s": "b"})
-    with pytest.raises(SchemaError, match="'s' is text in the schema in"):
-        RecordWriter(path, mode="a", schema={"t": ("int64", [2]), "s": "bytes"})
-    wider = Schema({"t": ("int64", [None]), "s": "text"})
-    written(path, [{"t": [1, 2, 3], "s": "c"}], mode="a", schema=wider)
-    assert Schema.load(beside) == wider
-    assert [row["t"] for row in examples(path)] == [[1, 2], [1, 2], [1, 2, 3]]
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_appending_to_a_file_without_a_sidecar(path, compression):
-    written(path, [{"t": [1, 2], "s": b"a"}], sidecar=False, compression=compression)
-    with RecordWriter(path, mode="a") as writer:
-        assert writer.schema is None
-        writer.write_raw(payloads(path, compression)[0])
-        with pytest.raises(SchemaError, match="record 2: feature 's': expected bytes, got str"):
-            writer.write({"t": [1], "s": "text"})
-        writer.write({"t": [1], "s": b"b"})
-    assert Schema.load(path.with_name("x.tfrecord.schema.json")) == Schema({"t": ("int64", [None]), "s": "bytes"})
-    assert [row["t"] for row in examples(path, compression)] == [[1, 2], [1, 2], [1]]
-
-
-def test_appending_raw_records_needs_no_schema(path):
-    with RecordWriter(path) as writer:
-        writer.write_raw(b"no Example")
-    with RecordWriter(path, mode="a") as writer:
-        writer.write_raw(b"another")
-    assert payloads(path) == [b"no Example", b"another"]
-    assert names(path.parent) == ["x.tfrecord"]
 
 
 def test_modes_of_files_are_kept(path):

@@ -5,6 +5,7 @@ import io
 import math
 import os
 import struct
+import tempfile
 import warnings
 
 import numpy as np
@@ -17,6 +18,7 @@ from tensorflow.core.util import event_pb2
 
 from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.records.events import Event, read_events, read_scalars
+from tensorbytes.records.paths import Split
 from tensorbytes.records.reader import DamageWarning
 from tensorbytes.records.summaries import Audio, Histogram, Image, Metadata
 from wire_bytes import (
@@ -441,6 +443,10 @@ def test_tags_choose(tmp_path):
 def test_other_sources(tmp_path):
     raw = framed(scalar("a", 1), scalar("a", 2))
     assert [e.value for e in read_events(io.BytesIO(raw))] == [1, 2]
+    with tempfile.TemporaryFile() as file:  # whose name is a number
+        file.write(raw)
+        file.seek(0)
+        assert read_scalars(file)["a"].values.tolist() == [1, 2]
     path = tmp_path / "tfevents.gz"
     path.write_bytes(gzip.compress(raw))
     assert [e.value for e in read_events(path)] == [1, 2]
@@ -456,8 +462,14 @@ def test_wrong_calls_fail_at_once(tmp_path):
         read_events(path, to="mxnet")
     with pytest.raises(UsageError, match="tfevents"):
         read_events((tmp_path / "empty").mkdir() or tmp_path / "empty")
+    with pytest.raises(UsageError, match="no files to read"):
+        read_scalars([])
+    with pytest.raises(UsageError, match="expected path"):
+        read_events(b"tfevents")
+    with pytest.raises(UsageError, match="expected path"):
+        read_events(Split(path, 0, 10))
     with pytest.raises(FileNotFoundError):
-        list(read_events(tmp_path / "absent"))
+        read_events(tmp_path / "absent")
 
 
 def test_an_event_is_immutable_and_short_in_print(tmp_path):
@@ -510,7 +522,8 @@ def test_a_cut_file_is_reported_and_what_is_whole_can_be_read(tmp_path):
 def test_a_record_cut_in_the_middle_of_a_file_is_damage(tmp_path):
     """A writer died there, and another one went on."""
     path = tmp_path / "tfevents"
-    path.write_bytes(framed(SMALL[0]) + framed(scalar("a long tag" * 30, 2))[:40] + framed(SMALL[2]))
+    torn = framed(scalar("a long tag" * 30, 2))[:40]
+    path.write_bytes(framed(SMALL[0]) + torn + framed(SMALL[2]))
     for live in (False, True):
         got, error = until_error(read_events(path, live=live))
         assert ([e.step for e in got], error.at) == ([1], len(framed(SMALL[0])))

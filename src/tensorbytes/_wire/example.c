@@ -18,7 +18,7 @@ static uint64_t load64(const uint8_t *p)
 }
 
 /* Enters a length-delimited field: the tag must stand at *at; its content is [*at, *stop).
- * Lengths of more than four bytes are left to the general parser. */
+ * Lengths of more than five bytes are left to the general parser. */
 static int enter(const uint8_t *buf, size_t *at, size_t end, uint8_t tag, size_t *stop)
 {
     size_t p = *at, length, left;
@@ -29,7 +29,7 @@ static int enter(const uint8_t *buf, size_t *at, size_t end, uint8_t tag, size_t
     if (length >= 0x80) {
         length &= 0x7f;
         for (int shift = 7;; shift += 7) {
-            if (shift == 28 || p == end)
+            if (shift == 35 || p == end)
                 return 0;
             uint8_t byte = buf[p++];
             length |= (size_t)(byte & 0x7f) << shift;
@@ -289,7 +289,7 @@ size_t example_fill_float(const uint8_t *buf, const int64_t *spans, size_t count
             out += to - from;
             left -= to - from;
         }
-        if (width >= 0 && before - left != (size_t)width * 4)
+        if (width >= 0 && (before - left) / 4 != (size_t)width)
             return i;
     }
     return count;

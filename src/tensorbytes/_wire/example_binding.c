@@ -301,9 +301,11 @@ static PyObject *py_example_record_sizes(PyObject *module, PyObject *const *args
     if (take(&b, args[0], 0, 8, &sizes, &count) && take(&b, args[1], 0, 8, &list_sizes, &list_count)
         && take(&b, args[2], 1, 8, &out, &room)
         && ((room >= count && (!list_sizes || list_count >= count)) || wrong("there are too few sizes"))) {
-        for (size_t i = 0; i < count; i++)
-            out[i] = example_record_size(sizes[i], list_sizes ? list_sizes[i] : -1);
-        result = Py_NewRef(Py_None);
+        size_t done = 0;
+        for (; done < count && sizes[done] >= 0 && (!list_sizes || list_sizes[done] >= 0); done++)
+            out[done] = example_record_size(sizes[done], list_sizes ? list_sizes[done] : -1);
+        if (done == count || wrong("a size is negative"))
+            result = Py_NewRef(Py_None);
     }
     release(&b);
     return result;
@@ -340,7 +342,8 @@ static PyObject *py_example_frame(PyObject *module, PyObject *const *args, Py_ss
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < count && fits; i++) {
             int64_t list_size = list_sizes ? list_sizes[i] : -1;
-            if (!(fits = record_fits(starts[i], sizes[i], list_size, room)))
+            fits = (!list_sizes || list_size >= 0) && record_fits(starts[i], sizes[i], list_size, room);
+            if (!fits)
                 break;
             if (finish) {
                 example_finish(out + starts[i], sizes[i], list_size);

@@ -8,7 +8,7 @@ raises for bad data. Reading takes the usual form of a message only and says whe
     Feature                    nothing, or one list (0a bytes, 12 float, 1a int64)
     lists                      values (0a), for numbers also single ones (float 0d, int64 08)
 
-Lengths take up to four bytes. All else, sound or not, is for the general parser. Arrays are
+Lengths take up to five bytes. All else, sound or not, is for the general parser. Arrays are
 taken as the bytes they have; larger ones than needed are not refused.
 """
 
@@ -72,7 +72,7 @@ def _enter(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]:
         return _NOWHERE
     length = shift = 0
     at += 1
-    while at < end and shift < 28:
+    while at < end and shift < 35:
         byte = data[at]
         at += 1
         length |= (byte & 0x7F) << shift

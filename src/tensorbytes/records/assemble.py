@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorbytes import _wire
 from tensorbytes.errors import LossError
-from tensorbytes.records.collect import Column
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
 # No protobuf runtime reads a message of 2 GiB or more.
-_MAX_BYTES = (1 << 31) - 1
+MAX_BYTES = (1 << 31) - 1
 _FRAME_BYTES = 16
+
+
+class Column(NamedTuple):
+    """A feature of some rows, as the kernel's writing functions take it."""
+
+    kind: int
+    key: bytes
+    steps: Array | None  # of a feature list: steps of row r are steps[r] .. steps[r + 1]
+    offsets: Array  # values of row (or step) r are offsets[r] .. offsets[r + 1]
+    present: Array | None  # uint8, where rows may lack the feature
+    values: Any  # float32, int64, or the bytes of all strings
+    string_offsets: Array | None
+
+
+def every(width: int, count: int) -> Array:
+    """The offsets of rows that have `width` values each."""
+    return np.arange(0, width * count + 1, width, dtype=np.int64) if width else np.zeros(count + 1, np.int64)
+
+
+def running(sizes: Any) -> Array:
+    """The offsets of rows that have these sizes."""
+    out = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=out[1:])
+    return out
 
 
 def framed(
@@ -31,8 +55,8 @@ def framed(
     record_sizes = np.empty(count, np.int64)
     _wire.example_record_sizes(sizes, list_sizes, record_sizes)
     largest = int(record_sizes.max(initial=0)) - _FRAME_BYTES
-    if largest > _MAX_BYTES:
-        raise LossError(f"a record of {largest} bytes: protobuf ends at 2 GiB; split it into several", feature="size")
+    if largest > MAX_BYTES:
+        raise too_large(largest)
     starts, bounds = _placed(record_sizes, shards, first)
     out = np.empty(bounds[-1], np.uint8)
     at, list_at = np.empty(count, np.int64), None if lists is None else np.empty(count, np.int64)
@@ -45,6 +69,10 @@ def framed(
     _wire.example_frame(out, starts, sizes, list_sizes, at, list_at, True)
     view = bytes_view(out)
     return [view[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def too_large(size: int) -> LossError:
+    return LossError(f"a record of {size} bytes: protobuf ends at 2 GiB; split it into several", feature="size")
 
 
 def _sizes(columns: Sequence[Column], count: int) -> Array:

@@ -23,7 +23,8 @@ import numpy as np
 from tensorbytes import dtypes, frameworks
 from tensorbytes.errors import UnsupportedError, UsageError
 from tensorbytes.records import encode
-from tensorbytes.records.collect import Column, collector, every, string_column
+from tensorbytes.records.assemble import Column, every, running
+from tensorbytes.records.collect import collector, string_column
 from tensorbytes.records.encode import STRINGS, Misfit
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
@@ -176,12 +177,7 @@ def _quick_list(key: str, feature: Feature, items: list[Any]) -> BatchColumn | N
     """A list of plain Python scalars, where that is what the feature holds."""
     types = set(map(type, items))
     if feature.dtype == "text" and types == {str}:
-        joined = "".join(items)
-        if not joined.isascii():
-            return None
-        bounds = np.fromiter(map(len, items), np.int64, len(items))
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(bounds)))
-        return Whole(Column(1, key.encode(), None, every(1, len(items)), None, joined.encode(), offsets))
+        return _quick_texts(key, feature, items)
     if feature.dtype == "bytes" and types == {bytes}:
         return Whole(string_column(key.encode(), feature, every(1, len(items)), items))
     if feature.dtype == "int64" and types == {int}:
@@ -191,6 +187,17 @@ def _quick_list(key: str, feature: Feature, items: list[Any]) -> BatchColumn | N
             return None
         return Whole(Column(3, key.encode(), None, every(1, len(items)), None, values, None))
     return None
+
+
+def _quick_texts(key: str, feature: Feature, items: list[str]) -> BatchColumn | None:
+    joined = "".join(items)
+    if joined.isascii():  # so that lengths in characters are lengths in bytes
+        bounds = running(np.fromiter(map(len, items), np.int64, len(items)))
+        return Whole(Column(1, key.encode(), None, every(1, len(items)), None, joined.encode(), bounds))
+    try:
+        return Whole(string_column(key.encode(), feature, every(1, len(items)), [item.encode() for item in items]))
+    except UnicodeEncodeError:
+        return None
 
 
 # ---- the forms of a column --------------------------------------------------

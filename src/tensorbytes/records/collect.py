@@ -13,30 +13,18 @@ import itertools
 import math
 import struct
 from array import array
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from tensorbytes import dtypes, frameworks
 from tensorbytes.records import encode
+from tensorbytes.records.assemble import Column, every, running
 from tensorbytes.records.encode import STRINGS, Misfit
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 
-_FLOAT32 = np.float32
 _pack_float = struct.Struct("<f").pack
-
-
-class Column(NamedTuple):
-    """A feature of some rows, as the kernel's writing functions take it."""
-
-    kind: int
-    key: bytes
-    steps: Array | None  # of a feature list: steps of row r are steps[r] .. steps[r + 1]
-    offsets: Array  # values of row (or step) r are offsets[r] .. offsets[r + 1]
-    present: Array | None  # uint8, where rows may lack the feature
-    values: Any  # float32, int64, or the bytes of all strings
-    string_offsets: Array | None
 
 
 class Collector(Protocol):
@@ -70,24 +58,15 @@ def _plain(key: str, feature: Feature) -> Collector:
     return Floats(key, feature) if feature.dtype == "float32" else Arrays(key, feature)
 
 
-def every(width: int, count: int) -> Array:
-    """The offsets of rows that have `width` values each."""
-    return np.arange(0, width * count + 1, width, dtype=np.int64) if width else np.zeros(count + 1, np.int64)
+def _numpy_dtypes(dtype: str) -> tuple[np.dtype[Any], ...]:
+    """The dtype that arrays must have to be taken as they are; none where their values need a look too.
 
-
-def running(sizes: Any) -> Array:
-    """The offsets of rows that have these sizes."""
-    out = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=out[1:])
-    return out
-
-
-def _numpy_dtype(dtype: str) -> np.dtype[Any] | None:
-    """The one object that arrays of a dtype have; None where arrays need a closer look than their dtype."""
+    A tuple, since `in` compares by identity first, and most arrays share the one object.
+    """
     row = dtypes.get(dtype)
     if row.numpy is None or row.bits < 8 or dtype == "bool":
-        return None
-    return np.empty(0, row.numpy if hasattr(np, row.numpy) else dtypes.to_numpy(dtype)).dtype
+        return ()
+    return (np.dtype(row.numpy if hasattr(np, row.numpy) else dtypes.to_numpy(dtype)),)
 
 
 # ---- numbers in int64 and float lists ---------------------------------------
@@ -121,7 +100,8 @@ class Int64s(Integers):
     """int64 scalars: the array that keeps them knows their range."""
 
     def add(self, x: Any) -> int:
-        if type(x) is not int:
+        kind = type(x)
+        if kind is not int and kind is not np.int64:
             return super().add(x)
         try:
             self._values.append(x)
@@ -135,16 +115,25 @@ class Arrays:
 
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
-        self._shape, self._dtype = feature.shape, _numpy_dtype(feature.dtype)
+        self._shape, self._dtypes = feature.shape, _numpy_dtypes(feature.dtype)
+        self._quick = _QUICK_LISTS.get(feature.dtype) if len(feature.shape) == 1 else None
         self._parts: list[bytes] = []
 
     def add(self, x: Any) -> int:
-        if type(x) is np.ndarray and x.dtype is self._dtype and x.shape == self._shape:
+        if type(x) is np.ndarray and x.dtype in self._dtypes and x.shape == self._shape:
             data = x.tobytes()
         else:
-            data = bytes(encode.tensor(x, self._feature).data)
+            data = self._convert(x)
         self._parts.append(data)
         return len(data)
+
+    def _convert(self, x: Any) -> bytes:
+        """Any other form."""
+        if self._quick is not None and type(x) is list and encode.fits((len(x),), self._shape):
+            data = self._quick(x)
+            if data is not None:
+                return data
+        return bytes(encode.tensor(x, self._feature).data)
 
     def cut(self, rows: int) -> None:
         del self._parts[rows:]
@@ -159,47 +148,53 @@ class Arrays:
         return Column(feature.kind_number, self._key, None, offsets, None, values, None)
 
 
+def _quick_integers(x: list[Any]) -> bytes | None:
+    """A list of integers alone as int64; None if it is not that."""
+    try:
+        return array("q", x).tobytes() if set(map(type, x)) == {int} else None
+    except OverflowError:
+        return None
+
+
+def _quick_floats(x: list[Any]) -> bytes | None:
+    """The same of floats as float32."""
+    try:
+        return struct.pack(f"<{len(x)}f", *x) if set(map(type, x)) == {float} else None
+    except OverflowError:
+        return None
+
+
+_QUICK_LISTS = {"int64": _quick_integers, "float32": _quick_floats}
+
+
 class VaryingArrays(Arrays):
     """Arrays of which one dimension varies."""
 
-    def __init__(self, key: str, feature: Feature) -> None:
-        super().__init__(key, feature)
-        self._flat = len(feature.shape) == 1
-        self._itemsize = dtypes.get(feature.dtype).itemsize
-
     def add(self, x: Any) -> int:
-        if type(x) is np.ndarray and x.dtype is self._dtype and self._flat and x.ndim == 1:
-            data = x.tobytes()
-        elif type(x) is list and self._flat and self._feature.dtype == "int64" and set(map(type, x)) == {int}:
-            data = self._integers(x)
-        else:
-            data = bytes(encode.tensor(x, self._feature).data)
+        data = x.tobytes() if type(x) is np.ndarray and self._fits(x) else self._convert(x)
         self._parts.append(data)
         return len(data) + 8
 
-    def _integers(self, x: list[int]) -> bytes:
-        try:
-            return array("q", x).tobytes()
-        except OverflowError:
-            return bytes(encode.tensor(x, self._feature).data)  # says which one
+    def _fits(self, x: Array) -> bool:
+        return x.dtype in self._dtypes and (x.ndim == 1 == len(self._shape) or encode.fits(x.shape, self._shape))
 
     def take(self) -> Column:
         parts, self._parts = self._parts, []
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-        return self._column(parts, running(sizes // self._itemsize))
+        return self._column(parts, running(sizes // dtypes.get(self._feature.dtype).itemsize))
 
 
 class Floats(Arrays):
     """float32 scalars."""
 
     def add(self, x: Any) -> int:
-        if type(x) is _FLOAT32 or type(x) is float:
+        if type(x) is np.float32 or type(x) is float:
             try:
                 data = _pack_float(x)
             except OverflowError:
-                data = bytes(encode.tensor(x, self._feature).data)
+                data = self._convert(x)  # says what is wrong
         else:
-            data = bytes(encode.tensor(x, self._feature).data)
+            data = self._convert(x)
         self._parts.append(data)
         return 4
 
@@ -250,10 +245,20 @@ class StringLists:
 
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
+        self._quick = {str} if feature.dtype == "text" else {bytes}
         self._rows: list[list[bytes]] = []
 
+    def _encoded(self, x: list[Any]) -> list[bytes]:
+        try:
+            return [item.encode() for item in x] if self._feature.dtype == "text" else list(x)
+        except UnicodeEncodeError:
+            return encode.string_items(x, self._feature)[0]  # says what is wrong
+
     def add(self, x: Any) -> int:
-        items, _ = encode.string_items(x, self._feature)
+        if type(x) is list and set(map(type, x)) == self._quick and encode.fits((len(x),), self._feature.shape):
+            items = self._encoded(x)
+        else:
+            items, _ = encode.string_items(x, self._feature)
         self._rows.append(items)
         return sum(map(len, items)) + 8 * len(items)
 
@@ -282,12 +287,12 @@ class Cells:
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
         self._shape, self._raw = feature.shape, feature.encoding == "raw"
-        self._dtype = None if feature.dtype in STRINGS else _numpy_dtype(feature.dtype)
+        self._dtypes = () if feature.dtype in STRINGS else _numpy_dtypes(feature.dtype)
         self._parts: list[bytes] = []  # head and content of each row
         self._last: tuple[tuple[int, ...], bytes] = ((-1,), b"")  # the last shape, and its head
 
     def add(self, x: Any) -> int:
-        if type(x) is np.ndarray and x.dtype is self._dtype:
+        if type(x) is np.ndarray and x.dtype in self._dtypes:
             if x.shape != self._last[0]:
                 self._last = (x.shape, self._head(x))
             head, content = self._last[1], x.tobytes()

@@ -110,7 +110,8 @@ def to_value(part: Part, feature: Feature) -> Tensor | Strings | Ragged:
     """A column as a neutral value."""
     splits, strings = part.splits, part.strings
     if strings is None:
-        values: Tensor | Strings = Tensor(feature.dtype, part.values.shape, np.ascontiguousarray(part.values))
+        raw = np.ascontiguousarray(part.values).reshape(-1).view(np.uint8)  # ml_dtypes export no buffer
+        values: Tensor | Strings = Tensor(feature.dtype, part.values.shape, raw)
     else:
         shape: tuple[int, ...] = (len(strings) - 1,)
         if _is_uniform(feature):  # strings come with splits, also where each record has as many

@@ -20,8 +20,8 @@ from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
 _ODD, _UNKNOWN = 1, 2
-# The kernel takes lengths of up to four bytes.
-_MOST_BYTES = 1 << 28
+# The kernel takes lengths of up to five bytes.
+_MOST_BYTES = 1 << 35
 _KIND_NAMES = ("nothing", "bytes", "float", "int64")
 
 
@@ -110,7 +110,8 @@ def locate(block: Block, keys: Sequence[bytes], in_lists: bool, sequence: bool) 
 
 def _located(block: Block, keys: Sequence[bytes], in_lists: bool) -> tuple[Array, Array, Array]:
     shape = (len(keys), len(block.records))
-    found = np.empty(shape, np.uint8), np.empty((*shape, 2), np.int64), np.empty(shape[1], np.uint8)
+    array = block.memory.array
+    found = array(shape, np.uint8), array((*shape, 2), np.int64), array(shape[1], np.uint8)
     _wire.example_locate(block.data, block.records, b"".join(keys), offsets_of([*map(len, keys)]), in_lists, *found)
     return found
 
@@ -205,7 +206,7 @@ class _Lists:
 
     def __init__(self, block: Block, column: Column, origin: str) -> None:
         self.block, self.column, self.origin = block, column, origin
-        self.feature = column.feature
+        self.feature, self.array = column.feature, block.memory.array
 
     def read(self, kinds: Array, spans: Array) -> Part:
         if self.column.in_lists:
@@ -253,7 +254,7 @@ class _Lists:
 
     def _fixed(self, spans: Array, steps: Array | None, numbers: Array) -> Array:
         size = self.feature.size or 0
-        values = np.empty((len(spans), *(n or 0 for n in self.feature.shape)), self._stored_dtype())
+        values = self.array((len(spans), *(n or 0 for n in self.feature.shape)), self._stored_dtype())
         stop = _wire.example_fill(self.block.data, spans, self.feature.kind_number, size, values)
         if stop < len(spans):
             count = self._count(spans[stop : stop + 1])[-1]
@@ -264,14 +265,14 @@ class _Lists:
 
     def _varying(self, spans: Array, present: Array | None, steps: Array | None) -> Part:
         splits = self._count(spans)
-        values = np.empty(int(splits[-1]), self._stored_dtype())
+        values = self.array(int(splits[-1]), self._stored_dtype())
         if _wire.example_fill(self.block.data, spans, self.feature.kind_number, -1, values) < len(spans):
             raise Unusual
         values = self._restored(values, None, steps, splits)
         return stored.shaped(values, splits, self.feature, lambda index, got: self._error(index, steps, got), present)
 
     def _count(self, spans: Array) -> Array:
-        splits = np.empty(len(spans) + 1, np.int64)
+        splits = self.array(len(spans) + 1, np.int64)
         if _wire.example_count(self.block.data, spans, self.feature.kind_number, splits)[0] < len(spans):
             raise Unusual
         return splits
@@ -296,11 +297,11 @@ class _Lists:
         return out
 
     def _bytes(self, spans: Array, present: Array | None, steps: Array | None) -> Part:
-        splits = np.empty(len(spans) + 1, np.int64)
+        splits = self.array(len(spans) + 1, np.int64)
         stop, size = _wire.example_count(self.block.data, spans, example.BYTES, splits)
         if stop < len(spans):
             raise Unusual
-        strings, data = np.empty(int(splits[-1]) + 1, np.int64), np.empty(size, np.uint8)
+        strings, data = self.array(int(splits[-1]) + 1, np.int64), self.array(size, np.uint8)
         _wire.example_fill_bytes(self.block.data, spans, strings, data)
         return stored.from_strings(
             strings, data, splits, self.feature, present, lambda index, got: self._error(index, steps, got)
@@ -324,7 +325,7 @@ def steps_of(block: Block, spans: Array) -> tuple[Array, Array, Array]:
     if _wire.example_steps(block.data, spans, outer, None, None) < len(spans):
         raise Unusual
     total = int(outer[-1])
-    kinds, steps = np.empty(total, np.uint8), np.empty((total, 2), np.int64)
+    kinds, steps = block.memory.array(total, np.uint8), block.memory.array((total, 2), np.int64)
     _wire.example_steps(block.data, spans, outer, kinds, steps)
     return outer, kinds, steps
 

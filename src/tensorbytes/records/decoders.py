@@ -46,6 +46,7 @@ class Raw(Protocol):
 
     path: str
     seekable: bool
+    total: int | None
 
     def next_piece(self) -> Buffer: ...
 
@@ -70,7 +71,7 @@ class Feed:
     """Compressed bytes that can be looked at before they are taken."""
 
     def __init__(self, raw: Raw) -> None:
-        self.path, self.seekable = raw.path, raw.seekable
+        self.path, self.seekable, self.total = raw.path, raw.seekable, raw.total
         self.offset = 0  # of the next byte
         self._raw = raw
         self._data = memoryview(b"")
@@ -304,42 +305,55 @@ class Unsnapper:
         head = feed.peek(_LENGTH_BYTES + _PREAMBLE_BYTES)
         if not len(head):
             return False
-        if len(head) < _LENGTH_BYTES:
-            self._fail("the file ends inside the length of a snappy block", feed.offset + len(head))
-            return True
         length = int.from_bytes(head[:_LENGTH_BYTES], "big")
         plain, start = snappy_length(bytes(head[_LENGTH_BYTES : _LENGTH_BYTES + length]))
-        if not self._plausible(length, plain, start):
-            return True
-        block = feed.peek(_LENGTH_BYTES + length)[_LENGTH_BYTES : _LENGTH_BYTES + length]
-        if len(block) < length:
-            self._fail("the file ends inside a snappy block", feed.offset + _LENGTH_BYTES + len(block))
+        if not start:
+            self._without_size(length)
+        elif not (plain <= _SNAPPY_MOST_OUTPUT * length and length <= _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain):
+            self._fail(f"impossible snappy block: {length} bytes that should hold {plain}", feed.offset)
+            self._until_damage(min(length, _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain), plain, start)
+        elif max(plain, length) > self._limits.max_bytes:
+            self._too_large(length, plain)
         else:
+            self._decode(length, plain, start)
+        return True
+
+    def _decode(self, length: int, plain: int, start: int) -> None:
+        feed = self._feed
+        block = feed.peek(_LENGTH_BYTES + length)[_LENGTH_BYTES : _LENGTH_BYTES + length]
+        if len(block) == length:
             try:
                 self._rest = memoryview(self._decompress(block))
                 feed.skip(_LENGTH_BYTES + length)
-                return True
+                return
             except self._error as error:
                 self._fail(f"damaged snappy block: {error}", feed.offset)
-        self._rest = memoryview(snappy_start(bytes(block[start:]), plain))
-        return True
+        else:
+            self._fail("the file ends inside a snappy block", feed.offset + feed.buffered)
+        self._until_damage(length, plain, start)
 
-    def _plausible(self, length: int, plain: int, start: int) -> bool:
+    def _until_damage(self, length: int, plain: int, start: int) -> None:
+        """Hand out what the elements in so many bytes give, up to the first that gives nothing."""
+        if length <= self._limits.max_bytes:
+            block = self._feed.peek(_LENGTH_BYTES + length)
+            self._rest = memoryview(snappy_start(bytes(block[_LENGTH_BYTES + start : _LENGTH_BYTES + length]), plain))
+
+    def _without_size(self, length: int) -> None:
         feed = self._feed
-        if not start or plain > _SNAPPY_MOST_OUTPUT * length or length > _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain:
-            if not start and feed.buffered < _LENGTH_BYTES + min(length, _PREAMBLE_BYTES):
-                self._fail("the file ends inside a snappy block", feed.offset + feed.buffered)
-            else:
-                claim = f"{length} bytes that should hold {plain}" if start else f"{length} bytes without a size"
-                self._fail(f"impossible snappy block: {claim}", feed.offset)
-            return False
-        if max(plain, length) > self._limits.max_bytes:
+        if feed.buffered < _LENGTH_BYTES + min(length, _PREAMBLE_BYTES):
+            self._fail("the file ends at the start of a snappy block", feed.offset + feed.buffered)
+        else:
+            self._fail(f"impossible snappy block: {length} bytes without a size", feed.offset)
+
+    def _too_large(self, length: int, plain: int) -> None:
+        feed = self._feed
+        if feed.total is not None and feed.offset + _LENGTH_BYTES + length > feed.total:
+            self._fail("the file ends inside a snappy block", feed.total)
+        else:
             self._failure = LimitError(
-                f"{feed.path}: a snappy block of {plain} bytes at byte {feed.offset}; "
+                f"{feed.path}: a snappy block of {max(plain, length)} bytes at byte {feed.offset}; "
                 f"the limit is {self._limits.max_bytes}"
             )
-            return False
-        return True
 
 
 def snappy_length(block: bytes) -> tuple[int, int]:

@@ -180,12 +180,12 @@ def read_events(
 ) -> Iterator[Event]:
     """The events of event files, one for each value of a summary, in file order.
 
-    `paths` is whatever `open_records` takes, or a folder: all files in it and below whose
-    names hold "tfevents", sorted by path. `tags` leaves out everything else.
+    `paths` is whatever `open_records` takes but splits, or a local folder: all files in it
+    and below whose names hold "tfevents", sorted by path. With `tags`, only these are read.
 
     A file whose last record is cut is damaged, unless its writer is at work right now:
-    with `live=True` it ends before that record. `on_corrupt="skip"` reads around damage
-    of every kind.
+    with `live=True` it ends before that record. `on_corrupt="skip"` reads around damage of
+    every kind, and warns of it.
     """
     if to not in ("tensor", "original"):
         frameworks.get(to)
@@ -211,7 +211,7 @@ def read_scalars(
     found: dict[str, _Series] = {}
     path = run = ""
     for message, parts, now in _records(_targets(paths), decoder, _check_choice(on_corrupt), live, limits):
-        if now is not path:
+        if now != path:
             path, run = now, os.path.dirname(now)
         for tag, kind, value, _ in parts:
             if kind == "scalar":
@@ -219,7 +219,7 @@ def read_scalars(
                     found[tag] = _Series(run, array("q"), array("d"), [])
                 series = found[tag]
                 if series.run != run:
-                    raise UsageError(f"tag {tag!r} is in two runs, {series.run!r} and {run!r}: read them one by one")
+                    raise UsageError(f"tag {tag!r} is in two runs, {series.run!r} and {run!r}: read each by itself")
                 series.steps.append(message.step)
                 series.wall_times.append(message.wall_time)
                 series.values.append(value)
@@ -263,7 +263,8 @@ def _records(
 ) -> Iterator[tuple[EventFields, list[_Found], str]]:
     """For each record: its fields, what it holds, its file."""
     for target in targets:
-        decoder.enter(storage.describe(target))
+        path = str(storage.describe(target))  # of a file without a name it is a number
+        decoder.enter(path)
         for block in _blocks(target, skip, live, limits):
             for index, (start, size) in enumerate(block.records.tolist()):
                 try:
@@ -273,13 +274,13 @@ def _records(
                     error = CorruptError(
                         f"record {block.first + index} is no sound event: {error.what}",
                         at=block.base + error.at,
-                        path=block.path,
+                        path=path,
                     )
                     if not skip:
                         raise error from None
                     warnings.warn(f"{error}", DamageWarning, stacklevel=2)
                     continue
-                yield message, parts, block.path
+                yield message, parts, path
 
 
 def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Block]:
@@ -287,17 +288,20 @@ def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Blo
     unfinished: list[Damage] = []
 
     def report(damage: Damage) -> None:
-        if live and not unfinished and damage.kind in _CUT:
-            unfinished.append(damage)
-        elif skip:
-            warnings.warn(f"{damage}", DamageWarning, stacklevel=2)
-        else:
+        if not skip:
             raise _fault(damage)
+        warnings.warn(f"{damage}", DamageWarning, stacklevel=2)
+
+    def found(damage: Damage) -> None:
+        if live and damage.kind in _CUT:
+            unfinished.append(damage)
+        else:
+            report(damage)
 
     with open_source(target, limits=limits) as source:
-        for block in salvage.intact(source, report, limits=limits):
-            if unfinished:  # no writer was at work there: records follow
-                report(unfinished[0])
+        for block in salvage.intact(source, found, limits=limits):
+            while unfinished:  # nobody is at work there: records follow
+                report(unfinished.pop())
             yield block
 
 

@@ -9,6 +9,8 @@ Payloads are checked by `verified`, apart from the walk, so that threads can do 
 
 from __future__ import annotations
 
+import contextlib
+import math
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
@@ -17,11 +19,16 @@ import numpy as np
 
 from tensorbytes import _wire
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits
+from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
 HEADER_BYTES = 12
 FRAME_BYTES = 16
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
+# Smaller arrays are cheap enough by themselves.
+_SMALL_BYTES = 1 << 15
+# At most this much is kept of buffers of one size.
+_SPARE_BYTES = 32 << 20
 ADVICE = "; repair(src, dst) keeps the records that are whole, on_corrupt='skip' reads around the damage"
 
 
@@ -34,14 +41,66 @@ class Stream(Protocol):
     def readinto(self, view: memoryview, /) -> int: ...
 
 
+class Memory:
+    """Arrays in memory that is used again: faulting fresh pages in takes longer than decoding into them.
+
+    Memory comes back by itself when the last view of an array is gone.
+    """
+
+    def __init__(self, spare_bytes: int = _SPARE_BYTES) -> None:
+        self._spare: dict[int, list[Array]] = {}
+        self._spare_bytes = spare_bytes
+
+    def array(self, shape: int | tuple[int, ...], dtype: Any = np.uint8) -> Array:
+        """np.empty, where possible in memory that was used before."""
+        dtype = np.dtype(dtype)
+        size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * dtype.itemsize
+        if size < _SMALL_BYTES:
+            return np.empty(shape, dtype)
+        room = self._room(1 << (size - 1).bit_length())
+        lease = _Lease(len(room), np.uint8, room)
+        lease.memory, lease.room = self, room
+        return np.ndarray(shape, dtype, lease)
+
+    def _room(self, size: int) -> Array:
+        with contextlib.suppress(KeyError, IndexError):
+            return self._spare[size].pop()
+        try:
+            # Of the same class as leases: of plain arrays NumPy keeps the first in a chain of views, and not the lease.
+            return np.empty(size, np.uint8).view(_Lease)
+        except (MemoryError, ValueError):
+            raise LimitError(f"no memory for {size} bytes") from None
+
+    def give_back(self, room: Array) -> None:
+        spare = self._spare.setdefault(len(room), [])
+        if len(spare) * len(room) < self._spare_bytes:
+            spare.append(room)
+
+
+class _Lease(np.ndarray[Any, Any]):
+    """Stands between a buffer and the arrays in it, and hands it back when they are gone."""
+
+    memory: Memory | None = None
+    room: Array
+
+    def __del__(self) -> None:
+        if self.memory is not None:
+            self.memory.give_back(self.room)
+
+
+# Memory that is not kept.
+FRESH = Memory(0)
+
+
 class Block(NamedTuple):
     """Some records of one file, in the bytes they were read in."""
 
     data: memoryview
-    records: np.ndarray[Any, Any]  # int64 [n, 2]: offset in data and length of each payload
+    records: Array  # int64 [n, 2]: offset in data and length of each payload
     path: str
     base: int  # where data starts in the file, or in the inflated stream
     first: int  # the number of the first record in its file
+    memory: Memory = FRESH  # for what is made of it
 
 
 class Cut(NamedTuple):
@@ -49,27 +108,6 @@ class Cut(NamedTuple):
 
     every: int
     seen: int
-
-
-class Memory:
-    """Buffers that are used again: fresh memory costs more than filling it."""
-
-    def __init__(self) -> None:
-        self._spare: list[np.ndarray[Any, Any]] = []
-
-    def take(self, size: int) -> np.ndarray[Any, Any]:
-        while self._spare:
-            room = self._spare.pop()
-            if len(room) >= size:
-                return room
-        try:
-            return np.empty(size, np.uint8)
-        except MemoryError:
-            raise LimitError(f"no memory for {size} bytes of one record") from None
-
-    def give_back(self, data: memoryview) -> None:
-        if isinstance(data.obj, np.ndarray):
-            self._spare.append(data.obj)
 
 
 def blocks(
@@ -84,42 +122,48 @@ def blocks(
     """The records of a stream; damage raises CorruptError after all that came before it."""
     memory = memory or Memory()
     first, carried, size = 0, memoryview(b""), block_bytes
-    found = np.empty((block_bytes // FRAME_BYTES + 1, 2), np.int64)
+    found = np.empty((0, 2), np.int64)
     while True:
-        room = memory.take(size)
+        room = memory.array(size)
+        if len(found) < len(room) // FRAME_BYTES:
+            found = np.empty((len(room) // FRAME_BYTES, 2), np.int64)
         room[: len(carried)] = carried
         view = bytes_view(room)
-        filled = _fill(stream, view, len(carried))
+        filled, broken = _fill(stream, view, len(carried))
         ended = filled < len(view)
         data = view[:filled]
         count, end, status = _wire.scan(data, 0, False, found)
-        if count == len(found) and end < filled:
-            status = _wire.OK  # more records than places: the rest is carried over
         kept = count if ended or cut is None else _until_border(count, first, cut)
         if kept < count:
             end, status = int(found[kept, 0]) - HEADER_BYTES, _wire.OK
         if kept:
-            yield Block(data, found[:kept].copy(), stream.path, base, first)
+            yield Block(data, found[:kept].copy(), stream.path, base, first, memory)
             first += kept
         carried = data[end:]
         base += end
+        if broken is not None and status != _wire.BAD_LENGTH:
+            raise broken
         if status == _wire.BAD_LENGTH or (status and ended):
             raise fault(stream, status, carried, base, first)
-        if ended and not len(carried):
+        if ended:
             return
         if kept:
             size = block_bytes * (1 + (len(carried) + block_bytes // 2) // block_bytes)
         else:  # one record fills the block: let it grow, as far as bytes arrive
-            size = _larger(stream, carried, base, len(view), limits)
+            size = _larger(stream, carried, base, first, len(view), limits)
 
 
-def _fill(stream: Stream, view: memoryview, filled: int) -> int:
+def _fill(stream: Stream, view: memoryview, filled: int) -> tuple[int, CorruptError | None]:
+    """(how far the view is filled, what broke the stream there); what came before is worth reading."""
     while filled < len(view):
-        count = stream.readinto(view[filled:])
+        try:
+            count = stream.readinto(view[filled:])
+        except CorruptError as error:
+            return filled, error
         if not count:
             break
         filled += count
-    return filled
+    return filled, None
 
 
 def _until_border(count: int, first: int, cut: Cut) -> int:
@@ -128,18 +172,18 @@ def _until_border(count: int, first: int, cut: Cut) -> int:
     return kept if kept * 2 >= count else count
 
 
-def _larger(stream: Stream, carried: memoryview, base: int, size: int, limits: Limits) -> int:
+def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: int, limits: Limits) -> int:
     length = FRAME_BYTES + struct.unpack_from("<Q", carried)[0] if len(carried) >= HEADER_BYTES else 0
     if stream.size is not None and length > stream.size - base:
-        raise fault(stream, _wire.CUT_PAYLOAD, carried, base, None)
+        raise fault(stream, _wire.CUT_PAYLOAD, carried, base, number)
     if stream.size is None and length > limits.max_bytes:
         raise LimitError(f"{stream.path}: a record of {length} bytes at byte {base}; the limit is {limits.max_bytes}")
     return min(max(length, size), 2 * size)
 
 
-def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int | None) -> CorruptError:
+def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError:
     """The error for what ended a walk over headers."""
-    which = "a record" if number is None else f"record {number}"
+    which = f"record {number}"
     if status == _wire.CUT_HEADER:
         what = f"the file ends inside the header of {which}, {len(rest)} bytes into it"
     elif status == _wire.CUT_PAYLOAD:

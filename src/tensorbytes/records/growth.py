@@ -81,8 +81,8 @@ class Growth:
 def _wider(feature: Feature, misfit: Misfit) -> Feature | None:
     if misfit.missing:
         return replace(feature, optional=True)
-    if misfit.shape is None:
-        return None
+    if misfit.shape is None or len(misfit.shape) != len(feature.shape):
+        return None  # a scalar that became a list would come back as another thing than was written
     try:
         asked = Schema({"": replace(feature, shape=misfit.shape)})
         return Schema({"": feature}).merge(asked).features[""]

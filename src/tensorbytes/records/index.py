@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -87,7 +88,9 @@ class Index:
     def _read(self, start: int, size: int) -> bytes | memoryview:
         if storage.is_path(self._target):
             if self.compression != "none":
-                self._inflate = self._inflate or SeekableInflate(self._target, self.compression)
+                if self._inflate is None:  # kept open for its checkpoints
+                    self._inflate = SeekableInflate(self._target, self.compression)
+                    weakref.finalize(self, self._inflate.close)
                 return self._inflate.read_at(start, size)
             with _opened(self._target) as file:
                 file.seek(start)
@@ -147,9 +150,9 @@ def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
 
 def _index(target: Any, compression: str, limits: Limits) -> Index:
     path, start, end = byte_range(target)
+    if not _can_seek(path):  # a pipe, say: reading it for its index would leave nothing to read
+        raise UsageError("a stream that can't seek has no length and no random access: read it in order")
     if not storage.is_path(path):
-        if not path.seekable():
-            raise UsageError("a stream that can't seek has no length and no random access: read it in order")
         with _position_kept(path):
             return _build(path, start, end, compression, limits)
     whole = start == 0 and end is None
@@ -162,6 +165,12 @@ def _index(target: Any, compression: str, limits: Limits) -> Index:
         with contextlib.suppress(OSError):  # a folder that can't be written to: the index serves all the same
             _save(path, index)
     return index
+
+
+def _can_seek(target: Any) -> bool:
+    if storage.is_path(target):
+        return storage.is_url(target) or os.path.isfile(target)
+    return hasattr(target, "seekable") and bool(target.seekable())
 
 
 def current_index(path: str) -> Index | None:
@@ -194,7 +203,6 @@ def _build(path: Any, start: int, end: int | None, compression: str, limits: Lim
 def _lengths(source: Source, memory: Memory, limits: Limits) -> Iterator[Array]:
     for block in framing.blocks(source, memory=memory, limits=limits):
         yield block.records[:, 1].copy()
-        memory.give_back(block.data)
 
 
 def _places(lengths: Array, start: int = 0) -> Array:

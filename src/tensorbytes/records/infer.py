@@ -145,5 +145,4 @@ def infer(paths: Any, *, compression: str = "auto") -> Schema:
         with open_source(path, compression, start, end) as source:
             for block in blocks(source, base=start, memory=memory):
                 inference.add(verified(block))
-                memory.give_back(block.data)
     return inference.schema()

@@ -188,7 +188,7 @@ class Records:
         """The columns of block after block, decoded in threads, in order."""
         self.damages.clear()
         memory = Memory()
-        found = self._blocks(every, None if self._skip else memory)
+        found = self._blocks(every, memory)
         first = next(found, None)
         if first is None:
             return
@@ -199,10 +199,7 @@ class Records:
         def work(block: Block) -> dict[str, Part]:
             if self._verify and not self._skip:
                 framing.verified(block)
-            parts = decode(block, plan)
-            if not self._skip:  # that one takes no memory from here
-                memory.give_back(block.data)
-            return parts
+            return decode(block, plan)
 
         second = next(found, None)
         if second is None or self._threads < 2:

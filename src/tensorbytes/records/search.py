@@ -20,11 +20,13 @@ from tensorbytes.errors import Limits
 from tensorbytes.records.framing import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.records.window import Window
 
-# Records are followed this far before they are believed to be the file's own. As many bytes, and
-# as many more as the file had so far, may be spent on guesses that fail: time stays linear.
+# Records are followed this far before they are believed to be the file's own.
 _LOOK_BYTES = 16 << 20
+# What guesses that fail may cost, beside _LOOK_BYTES: so much for each byte of the file so far.
+# Time stays linear, whatever the file.
+_GUESSES = 4
 # A payload whose header is lost is looked for in this many bytes at most.
-_SPAN_BYTES = 256 << 20
+_SPAN_BYTES = 64 << 20
 _FOOTER_BYTES = 4
 _MOST_FIELDS = 1 << 16
 
@@ -85,10 +87,16 @@ class Search:
         flipped = _flips().get(_wire.crc32c(struct.pack("<Q", length)) ^ _unmask(stored), 0)
         length ^= flipped
         end = at + FRAME_BYTES + length
-        present = (flipped or length <= _SPAN_BYTES) and self._obtain(at, end)
-        if present and self._confirmed(at + HEADER_BYTES, end - _FOOTER_BYTES):
-            return length, True
+        worth = flipped or (length <= _SPAN_BYTES and self._may_spend(at))
+        if worth and self._obtain(at, end):
+            if self._confirmed(at + HEADER_BYTES, end - _FOOTER_BYTES):
+                return length, True
+            self._spent += length
         return (length, False) if flipped else None
+
+    def _may_spend(self, at: int) -> int:
+        """How many bytes may still be spent on guesses."""
+        return max(0, _LOOK_BYTES + _GUESSES * (at - self._origin) - self._spent)
 
     def _obtain(self, at: int, end: int) -> bool:
         """Have the bytes of a record that claims [at, end), unless it claims too much."""
@@ -115,9 +123,9 @@ class Search:
         OK means `stop` or the end of the stream. A patient walk passes records of which only the
         data is damaged. Data that is not confirmed is paid for; when all is spent, nothing is.
         """
+        if not self._may_spend(at):
+            return at, _wire.BAD_DATA
         while at < stop:
-            if self._spent > _LOOK_BYTES + at - self._origin:
-                return at, _wire.BAD_DATA
             self._window.reach(at + HEADER_BYTES)
             found, after, status = _wire.scan(self._window.view(at), 0, True, self._found)
             at += after
@@ -143,15 +151,15 @@ class Search:
         window = self._window
         if payload < start and (_content(window.view(payload, start)) or 0) >= end - start:
             return True  # a field of a protobuf message starts where they start
-        if status not in (_wire.BAD_LENGTH, _wire.CUT_HEADER):
-            return False
+        if status in (_wire.CUT_PAYLOAD, _wire.BAD_DATA) or self._relength(end) is not None:
+            return False  # a record, damaged by itself
         after = self._next_header(end + 1, end + _LOOK_BYTES)
-        if after is None:
-            rest = window.end - _FOOTER_BYTES
-            return window.whole and rest >= end and _content(window.view(end, rest)) == 0
-        if after - end < FRAME_BYTES:
-            return True  # no record fits in between, but the checksum of a payload does
-        return _content(window.view(end, after - _FOOTER_BYTES)) == 0 or bool(_content(window.view(end, after)))
+        rest = (window.end if after is None else after) - _FOOTER_BYTES
+        if after is None and (not window.whole or rest > end + _LOOK_BYTES):
+            return False
+        if rest >= end and _content(window.view(end, rest)) == 0:
+            return True  # nothing but whole fields, and a checksum
+        return after is not None and bool(_content(window.view(end, after)))
 
     # ---- faults --------------------------------------------------------------
 
@@ -172,7 +180,7 @@ class Search:
             return Fault(kind, inside)
         here = end
         if self._is_sound(end):
-            here, status = self._follow(end, end + _LOOK_BYTES, patient=True)
+            here, status = self._follow(end, end + _LOOK_BYTES)
             if status == _wire.OK or not self._nested(end, end, here, status):
                 return Fault(kind, end)
         elif not self._window.reach(end + HEADER_BYTES) or self._relength(end) is not None:
@@ -236,10 +244,12 @@ class Search:
         crc, summed = 0, at + HEADER_BYTES
         near = True  # whether the bytes from `at` on are still in the window
         while True:
-            start = self._next_header(here, here + _SPAN_BYTES)
-            if start is None and not window.ended:
-                near, here = False, here + _SPAN_BYTES
+            if here - at > _SPAN_BYTES:
+                near = False
                 window.forget(here)
+            start = self._next_header(here, here + _SPAN_BYTES)
+            if start is None and (not window.ended or here + _SPAN_BYTES < window.end):
+                here += _SPAN_BYTES
                 continue
             footer = (window.end if start is None else start) - _FOOTER_BYTES
             closed = False
@@ -274,8 +284,7 @@ class Search:
     def _closing(self, at: int, summed: int, start: int, crc: int) -> int | None:
         """Where the payload of the record at `at` ends, from `start` on, as far as there is time to look."""
         window = self._window
-        time = _LOOK_BYTES + at - self._origin - self._spent
-        limit = min(start + time // 2, at + _SPAN_BYTES)
+        limit = min(start + self._may_spend(at) // 2, at + _SPAN_BYTES)
         crc = _wire.crc32c(window.view(summed, start), crc)
         here = start
         while here < limit and window.reach(here + FRAME_BYTES):

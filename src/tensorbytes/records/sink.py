@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
+from tensorbytes import storage
 from tensorbytes.errors import UsageError
 from tensorbytes.output import Output, cut_tail
 from tensorbytes.records import tail
 from tensorbytes.records.compression import Compressor, compressor, detect
 from tensorbytes.records.detection import HEAD_BYTES, checked_name
+from tensorbytes.records.paths import shard_path
 from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
@@ -113,13 +116,27 @@ class Files:
             sink.output.abort()
 
 
-def create(targets: Iterable[Any], compression: str | None, level: int | None) -> Files:
+def check_arguments(target: Any, shards: int, mode: str) -> None:
+    if not storage.is_path(target) and not hasattr(target, "write"):
+        raise UsageError(f"expected a path, a URL or a file object with write(), got {type(target).__qualname__}")
+    if mode not in ("w", "a"):
+        raise UsageError(f"mode {mode!r}: expected 'w' or 'a'")
+    if type(shards) is not int or shards < 1:
+        raise UsageError(f"shards must be an integer from 1 up, got {shards!r}")
+    if shards > 1 and mode == "a":
+        raise UsageError("appending goes to one file: records in shards stand in an order that more would break")
+    if shards > 1 and not storage.is_path(target):
+        raise UsageError("several shards need a path to be named after, not a file object")
+
+
+def create(target: Any, shards: int, compression: str | None, level: int | None) -> Files:
     """New files, which take the place of old ones once they are visible."""
     sinks: list[Sink] = []
     try:
-        for target in targets:
+        for index in range(shards):
+            path = target if shards == 1 else shard_path(os.fspath(target), index, shards)
             packer = _packer(_named(compression), level)
-            sinks.append(Sink(Output(target), packer))
+            sinks.append(Sink(Output(path), packer))
     except BaseException:
         for sink in sinks:
             sink.output.abort()

@@ -84,7 +84,7 @@ class PlainSource(Source):
         self.path = path
         self.seekable = base is not None
         self._file, self._owned = file, owned
-        self._base = base or 0  # the file's position at offset 0
+        self.base = base or 0  # the file's position at offset 0
         self._start = 0
         self._end: int | None = None
         fill, read = _FILLERS.get(type(file), ("", "read"))
@@ -99,7 +99,7 @@ class PlainSource(Source):
         self.seek(0)
 
     def seek(self, offset: int) -> None:
-        self._file.seek(self._base + self._start + offset)
+        self._file.seek(self.base + self._start + offset)
         self._rest, self.consumed = memoryview(b""), offset
 
     def peek(self, least: int) -> bytes:
@@ -163,7 +163,10 @@ def open_plain(target: Any) -> PlainSource:
     storage.check_target(target, "read")
     path = storage.describe(target)
     if not storage.is_path(target):
-        return PlainSource(target, path, owned=False, base=_position(target))
+        source = PlainSource(target, path, owned=False, base=_position(target))
+        if source.seekable and type(target) in _FILLERS:
+            source.total = max(target.seek(0, os.SEEK_END) - target.seek(source.base), 0)
+        return source
     file: Any
     if storage.is_url(target):
         file = storage.open_url(target, "rb")

@@ -1,6 +1,6 @@
 """Writing Examples and SequenceExamples, row by row or in columns.
 
-Rows are collected as columns and written by the kernel about a thousand at a time; columns
+Rows are collected as columns and written by the kernel some thousand at a time; columns
 that are arrays already go straight through. The same input gives the same bytes, whether it
 came as rows or as columns: keys are sorted, and nothing depends on time or place.
 """
@@ -15,17 +15,17 @@ from typing import Any
 from tensorbytes import _wire, storage
 from tensorbytes.errors import TensorbytesError, UsageError
 from tensorbytes.records import batch, guess, sink
-from tensorbytes.records.assemble import framed
+from tensorbytes.records.assemble import MAX_BYTES, Column, framed, too_large
 from tensorbytes.records.batch import BatchColumn, Given
-from tensorbytes.records.collect import Collector, Column, collector
+from tensorbytes.records.collect import Collector, collector
 from tensorbytes.records.encode import Misfit, describe
 from tensorbytes.records.growth import Fault, Growth, faults_of
-from tensorbytes.records.paths import base_path, shard_path
+from tensorbytes.records.paths import base_path
 from tensorbytes.records.schema import Schema, sidecar_path
 from tensorbytes.typing import Buffer
 
 # Rows are turned into bytes when there are this many of them, or this much.
-_ROWS = 1024
+_ROWS = 2048
 _CHUNK_BYTES = 1 << 20
 # Each of several shards gets its share of a chunk: chunks grow with them, up to this factor.
 _MOST_CHUNKS = 8
@@ -53,7 +53,7 @@ class RecordWriter:
 
     def __init__(
         self,
-        target: storage.Target,
+        path: storage.Target,
         *,
         schema: Any = None,
         lists: Iterable[str] | None = None,
@@ -63,12 +63,12 @@ class RecordWriter:
         mode: str = "w",
         sidecar: bool = True,
     ) -> None:
-        _check_arguments(target, shards, mode)
+        sink.check_arguments(path, shards, mode)
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
-        self._sidecar = _sidecar(target) if sidecar else None
+        self._sidecar = _sidecar(path) if sidecar else None
         self._saved: object = ()  # not even none yet
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
@@ -78,12 +78,12 @@ class RecordWriter:
         self._most_rows = _ROWS * min(shards, _MOST_CHUNKS)
         self._most_bytes = _CHUNK_BYTES * min(shards, _MOST_CHUNKS)
         if mode == "a":
-            self._files = sink.append(target, compression, level)
+            self._files = sink.append(path, compression, level)
         else:
-            self._files = sink.create(_paths(target, shards), compression, level)
+            self._files = sink.create(path, shards, compression, level)
         self._count = self._files.count  # records that are written
         try:
-            self._use(self._first_schema(target))
+            self._use(self._first_schema(path))
         except BaseException:
             self.abort()
             raise
@@ -102,8 +102,14 @@ class RecordWriter:
         if given is None:
             self._growth.fixed = bool(self._count)
             return self._before if self._count else None
-        Schema.merged([(f"the schema in {beside}", self._before), ("the one given", given)])
+        self._merged(given)
         return given
+
+    def _merged(self, schema: Schema) -> Schema:
+        """The schema of the new records and of those that are there, or in other shards."""
+        if self._before is None:
+            return schema
+        return Schema.merged([("the records there are", self._before), ("the new ones", schema)])
 
     # ---- rows ---------------------------------------------------------------
 
@@ -128,7 +134,16 @@ class RecordWriter:
         self._rows += 1
         self._bytes += size
         if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
+            self._check_size(size)
             self._drain()
+
+    def _check_size(self, size: int) -> None:
+        """A row that no reader could read is not kept either."""
+        if size > MAX_BYTES:
+            self._rows -= 1
+            self._bytes -= size
+            self._cut()
+            raise too_large(size)
 
     def _write_optional(self, row: Mapping[str, Any]) -> int:
         size, found = 0, self._width
@@ -204,7 +219,7 @@ class RecordWriter:
         self._drain()
         self._schema = schema
         self._retire()
-        if schema is None:
+        if schema is None or self._files.closed:
             return
         for name, (is_list, key, feature) in schema.columns.items():
             collected = collector(key, feature, is_list)
@@ -216,18 +231,18 @@ class RecordWriter:
         """Turn the collected rows into records."""
         if not self._rows:
             return
-        features = [collected.take() for is_list, collected in self._collectors.values() if not is_list]
-        lists = [collected.take() for is_list, collected in self._collectors.values() if is_list]
         count, self._rows, self._bytes = self._rows, 0, 0
-        self._emit(features, lists, count)
-
-    def _emit(self, features: list[Column], lists: list[Column], count: int) -> None:
-        assert self._schema is not None
-        pieces = framed(features, lists if self._schema.sequence else None, count, len(self._files), self._count)
         with self._whole_or_closed():
-            if not self._files.hidden:
-                self._save_schema()
-            self._files.put(pieces)
+            self._emit([(is_list, collected.take()) for is_list, collected in self._collectors.values()], count)
+
+    def _emit(self, columns: list[tuple[bool, Column]], count: int) -> None:
+        assert self._schema is not None
+        features = [column for is_list, column in columns if not is_list]
+        lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
+        pieces = framed(features, lists, count, len(self._files), self._count)
+        if not self._files.hidden:
+            self._save_schema()
+        self._files.put(pieces)
         self._count += count
 
     @contextlib.contextmanager
@@ -261,9 +276,11 @@ class RecordWriter:
             lengths = {name: batch.length(value) for name, value in values.items()}
             if len(set(lengths.values())) > 1:
                 raise UsageError(f"the columns of a batch must be of one length, got {lengths}")
+            count = next(iter(lengths.values()), 0)
+            if not count:
+                return
             while (fitted := self._fit(values)) is None:
                 pass
-        count = next(iter(lengths.values()), 0)
         self._write_columns(fitted, count)
 
     def _fit(self, values: Mapping[str, Given]) -> list[tuple[bool, BatchColumn]] | None:
@@ -285,11 +302,10 @@ class RecordWriter:
     def _write_columns(self, columns: list[tuple[bool, BatchColumn]], count: int) -> None:
         size = sum(column.nbytes for _, column in columns) + count * _ENTRY_BYTES * (len(columns) + 2)
         step = max(self._most_bytes * count // max(size, 1), 1)
-        for start in range(0, count, step):
-            stop = min(start + step, count)
-            made = [(is_list, column.rows(start, stop)) for is_list, column in columns]
-            features = [column for is_list, column in made if not is_list]
-            self._emit(features, [column for is_list, column in made if is_list], stop - start)
+        with self._whole_or_closed():
+            for start in range(0, count, step):
+                stop = min(start + step, count)
+                self._emit([(is_list, column.rows(start, stop)) for is_list, column in columns], stop - start)
 
     def write_raw(self, payload: Buffer) -> None:
         """Add one record of any bytes, as they are."""
@@ -332,8 +348,7 @@ class RecordWriter:
         if self._sidecar is None or self._saved is self._schema:
             return
         if self._schema is not None:
-            whole = self._schema if self._before is None else self._before.merge(self._schema)
-            whole.save(self._sidecar)
+            self._merged(self._schema).save(self._sidecar)
         elif not self._files.count and self._before is None and storage.is_local(self._sidecar):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._sidecar)  # of an older file
@@ -372,25 +387,6 @@ class RecordWriter:
             self.close()  # what was visible already stays, up to the last whole record
         else:
             self.abort()
-
-
-def _check_arguments(target: Any, shards: int, mode: str) -> None:
-    if not storage.is_path(target) and not hasattr(target, "write"):
-        raise UsageError(f"expected a path, a URL or a file object with write(), got {type(target).__qualname__}")
-    if mode not in ("w", "a"):
-        raise UsageError(f"mode {mode!r}: expected 'w' or 'a'")
-    if type(shards) is not int or shards < 1:
-        raise UsageError(f"shards must be an integer from 1 up, got {shards!r}")
-    if shards > 1 and mode == "a":
-        raise UsageError("appending goes to one file: records in shards stand in an order that more would break")
-    if shards > 1 and not storage.is_path(target):
-        raise UsageError("several shards need a path to be named after, not a file object")
-
-
-def _paths(target: Any, shards: int) -> list[Any]:
-    if shards == 1:
-        return [target]
-    return [shard_path(os.fspath(target), index, shards) for index in range(shards)]
 
 
 def _sidecar(target: Any) -> str | None:
