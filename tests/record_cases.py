@@ -84,6 +84,13 @@ class OneKind(Grammar):
         return self.message([self.field(kind, self.list(kind)) for kind in members])
 
 
+def numbered(count, first=0):
+    """Small records, each with its number."""
+    return [
+        example(i=[i], s=[b"%d" % i * (i % 7)], v=list(range(i % 3)) or (INT64,)) for i in range(first, first + count)
+    ]
+
+
 # ---- what protobuf reads --------------------------------------------------------
 
 

@@ -417,6 +417,19 @@ def test_rows_batches_and_key_order_give_the_same_bytes(path, table):
     assert sorted(keys[0]) == ["a", "image", "s", "x"]
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_large_batches_keep_their_order(path, shards):
+    """They are laid out several chunks at a time."""
+    count = 1500 * shards
+    x = np.repeat(np.arange(count, dtype=np.float32)[:, None], 1024, axis=1)
+    written(path, batch={"i": np.arange(count), "x": x}, shards=shards)
+    files = sorted(p for p in path.parent.iterdir() if p.suffix != ".json")
+    for shard, file in enumerate(files):
+        found = [lists(tf.train.Example.FromString(data)) for data in payloads(file)]
+        assert [row["i"] for row in found] == [[i] for i in range(shard, count, shards)]
+        assert all(row["x"] == row["i"] * 1024 for row in found)
+
+
 def test_records_are_laid_out_canonically(path):
     written(path, [{"b": 1, "a": -1}])
     entry_a, entry_b = bytes.fromhex("0a0161120e1a0c0a0affffffffffffffffff01"), bytes.fromhex("0a016212051a030a0101")

@@ -16,7 +16,6 @@ from tensorbytes import Limits, errors, open_records
 from tensorbytes.records import DamageWarning
 from wire_bytes import framed, masked_crc
 
-READER = "reader.py: see the report of this suite"
 SCHEMA = {"i": "int64"}
 
 
@@ -74,7 +73,7 @@ def test_every_cut_of_a_small_file_is_detected_and_located():
         assert error.at == starts[number], end
 
 
-@pytest.mark.xfail(reason=READER, strict=True)
+@pytest.mark.xfail(reason="reader.py checks a block, and looks for the next, before it gives rows", strict=True)
 @pytest.mark.parametrize("place", ["header", "payload", "checksum", "cut"])
 def test_rows_before_the_damage_come_first(place):
     payloads = payloads_of(6)
@@ -158,18 +157,18 @@ def test_skipping_damage_keeps_no_block_alive(tmp_path):
     """Memory is bounded whatever the size of the file."""
     import tracemalloc
 
-    path = write(tmp_path / "x", [made(i=[i], s=[bytes(1 << 20)]) for i in range(48)])
+    path = write(tmp_path / "x", [made(i=[i], s=[bytes(1 << 20)]) for i in range(32)])
     tracemalloc.start()
     try:
         count = sum(1 for _ in open_records(path, schema=SCHEMA, on_corrupt="skip", threads=1))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert count == 48
-    assert peak < 30 << 20
+    assert count == 32
+    assert peak < 20 << 20
 
 
-@pytest.mark.xfail(reason=READER, strict=True)
+@pytest.mark.xfail(reason="reader.py builds an index when list() asks for a length", strict=True)
 def test_a_list_of_all_rows_skips_damage_too(tmp_path):
     """list() asks for a length first; that must not be where damage is met."""
     data = bytearray(by_hand(payloads_of(5)))
@@ -261,7 +260,7 @@ def test_the_schema_of_a_stream_is_known_once_it_was_read():
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    payloads = [made(i=[i], s=[bytes(1 << 19)]) for i in range(40)]
+    payloads = [made(i=[i], s=[bytes(1 << 18)]) for i in range(40)]
     folder = tmp_path_factory.mktemp("large")
     return {name: write(folder / name, payloads, name) for name in ("none", "gzip")}
 
@@ -309,7 +308,7 @@ def test_iterating_twice_and_two_at_once(large, compression):
     assert [len(batch["i"]) for batch in records.batches(16)] == [16, 16, 8]
 
 
-@pytest.mark.xfail(reason=READER, strict=True)
+@pytest.mark.xfail(reason="reader.py does not go back to where a file object stood", strict=True)
 def test_a_file_object_is_read_from_the_same_place_each_time():
     file = io.BytesIO(b"before" + by_hand(payloads_of(5)))
     file.seek(6)
@@ -318,7 +317,7 @@ def test_a_file_object_is_read_from_the_same_place_each_time():
     assert [int(row["i"]) for row in records] == list(range(5))
 
 
-@pytest.mark.xfail(reason=READER, strict=True)
+@pytest.mark.xfail(reason="reader.py does not know that a stream was read", strict=True)
 def test_a_stream_that_was_read_is_not_taken_for_an_empty_one():
     records = open_records(OneByOne(by_hand(payloads_of(5)), 4096), schema=SCHEMA)
     assert len(list(records)) == 5
@@ -326,7 +325,7 @@ def test_a_stream_that_was_read_is_not_taken_for_an_empty_one():
         list(records)
 
 
-@pytest.mark.xfail(reason=READER, strict=True)
+@pytest.mark.xfail(reason="reader.py lets two iterations share one position", strict=True)
 def test_two_iterations_over_one_file_object_are_not_mixed_up():
     payloads = [made(i=[i], s=[bytes(1 << 20)]) for i in range(12)]
     records = open_records(stream(payloads), schema=SCHEMA, threads=1)
@@ -371,5 +370,5 @@ def test_what_was_read_does_not_change_when_reading_goes_on(tmp_path, to):
 
 
 def test_an_iteration_that_ends_gives_the_same_rows_in_any_number_of_threads(large):
-    for threads in (1, 2, 3, 8):
+    for threads in (1, 3, 8):
         assert [int(row["i"]) for row in open_records(large["none"], schema=SCHEMA, threads=threads)] == list(range(40))

@@ -329,14 +329,14 @@ static const uint8_t *slow_varint(const uint8_t *p, const uint8_t *end, uint64_t
     return NULL;
 }
 
-/* Decodes the varints of [p, end), whose last byte ends one. Returns how many values were written, or
- * SIZE_MAX if there are more than `room` or one is longer than ten bytes. */
-static size_t decode_varints(const uint8_t *p, const uint8_t *end, int64_t *out, size_t room)
+/* Decodes the varints of [p, end), whose last byte ends one; up to `limit` memory may be read. Returns how
+ * many values were written, or SIZE_MAX if there are more than `room` or one is longer than ten bytes. */
+static size_t decode_varints(const uint8_t *p, const uint8_t *end, const uint8_t *limit, int64_t *out, size_t room)
 {
     size_t n = 0;
-    while (end - p >= 8 && room - n >= 8) {
+    while (p < end && limit - p >= 8 && n < room) {
         uint64_t word = load64(p), stops = ~word & HIGH_BITS;
-        if (stops == HIGH_BITS) { /* eight values of one byte */
+        if (stops == HIGH_BITS && end - p >= 8 && room - n >= 8) { /* eight values of one byte */
             for (int i = 0; i < 8; i++)
                 out[n + i] = p[i];
             n += 8;
@@ -360,16 +360,32 @@ static size_t decode_varints(const uint8_t *p, const uint8_t *end, int64_t *out,
     return n;
 }
 
-size_t example_fill_int64(const uint8_t *buf, const int64_t *spans, size_t count, int64_t width,
+/* A list of a single packed varint of at most eight bytes: most integer features are scalars. */
+static int packed_value(const uint8_t *buf, size_t size, size_t at, size_t end, int64_t *out)
+{
+    if (end - at < 3 || size - at < 10 || buf[at] != 0x0a || buf[at + 1] != end - at - 2)
+        return 0;
+    uint64_t word = load64(buf + at + 2), stops = ~word & HIGH_BITS;
+    if (!stops || (size_t)lowest_byte(stops) + 3 != end - at)
+        return 0;
+    *out = (int64_t)compact(word & (stops ^ (stops - 1)));
+    return 1;
+}
+
+size_t example_fill_int64(const uint8_t *buf, size_t size, const int64_t *spans, size_t count, int64_t width,
                           int64_t *out, size_t room)
 {
     size_t done = 0;
     for (size_t i = 0; i < count; i++) {
         size_t at = (size_t)spans[2 * i], end = (size_t)spans[2 * i + 1], from, to, before = done;
+        if (width == 1 && done < room && packed_value(buf, size, at, end, out + done)) {
+            done++;
+            continue;
+        }
         while (at < end) {
             if (!numeric_run(buf, &at, end, KIND_INT64, &from, &to))
                 return i;
-            size_t n = decode_varints(buf + from, buf + to, out + done, room - done);
+            size_t n = decode_varints(buf + from, buf + to, buf + size, out + done, room - done);
             if (n == SIZE_MAX)
                 return i;
             done += n;

@@ -53,10 +53,10 @@ size_t example_count(const uint8_t *buf, const int64_t *spans, size_t count, int
                      int64_t *offsets, uint64_t *bytes);
 
 /* The values of lists. With width >= 0 each list must have that many. Each returns count, or the
- * index of the first list that is malformed, of another width, or finds no room. */
+ * index of the first list that is malformed, of another width, or finds no room. `size` is that of buf. */
 size_t example_fill_float(const uint8_t *buf, const int64_t *spans, size_t count, int64_t width,
                           uint8_t *out, size_t room);
-size_t example_fill_int64(const uint8_t *buf, const int64_t *spans, size_t count, int64_t width,
+size_t example_fill_int64(const uint8_t *buf, size_t size, const int64_t *spans, size_t count, int64_t width,
                           int64_t *out, size_t room);
 size_t example_fill_bytes(const uint8_t *buf, const int64_t *spans, size_t count,
                           int64_t *string_offsets, size_t room, uint8_t *data, size_t data_room);

@@ -177,7 +177,7 @@ static PyObject *py_example_fill(PyObject *module, PyObject *const *args, Py_ssi
         && take(&b, args[4], 1, kind == KIND_FLOAT ? 4 : 8, &out, &room) && check_spans(spans, count, size)) {
         Py_BEGIN_ALLOW_THREADS
         done = kind == KIND_FLOAT ? example_fill_float(buf, spans, count, width, out, room)
-                                  : example_fill_int64(buf, spans, count, width, out, room);
+                                  : example_fill_int64(buf, size, spans, count, width, out, room);
         Py_END_ALLOW_THREADS
         result = PyLong_FromSize_t(done);
     }

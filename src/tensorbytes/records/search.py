@@ -51,10 +51,10 @@ class Search:
         """Explain why no record starts at `at`, as `scan` put it."""
         if status == _wire.BAD_LENGTH:
             return self._unsound(at)
+        end = at + FRAME_BYTES + self._length(at)
         if status == _wire.BAD_DATA:
-            return self._extent(at, at + FRAME_BYTES + self._length(at), "payload")
-        kind = "cut header" if status == _wire.CUT_HEADER else "cut payload"
-        return self._cut(at, kind)
+            return self._extent(at, end, "payload")
+        return self._cut(at, end, "cut header" if status == _wire.CUT_HEADER else "cut payload")
 
     # ---- one header ----------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Search:
         return self._is_sound(at) or (self._window.whole and at == self._window.end)
 
     def _confirmed(self, start: int, end: int, crc: int = 0) -> bool:
-        """Whether the checksum of a payload stands behind it."""
+        """Whether the checksum of a payload stands behind it; `crc` is that of what comes before `start`."""
         stored = int.from_bytes(self._window.view(end, end + _FOOTER_BYTES), "little")
         return stored == _wire.mask(_wire.crc32c(self._window.view(start, end), crc))
 
@@ -79,7 +79,7 @@ class Search:
         """The length that an unsound header must have had, and whether its data is confirmed.
 
         One wrong bit in the length is put right by its checksum. Otherwise it may be the checksum that
-        is wrong: then the data tells.
+        is wrong: then the data tells, or another header where the length leads to.
         """
         if not self._window.reach(at + HEADER_BYTES):
             return None
@@ -92,6 +92,9 @@ class Search:
             if self._confirmed(at + HEADER_BYTES, end - _FOOTER_BYTES):
                 return length, True
             self._spent += length
+            # A length of zero means nothing, since lost bytes are often zeros.
+            if length and self._is_sound(end) and self._next_header(at + 1, at + HEADER_BYTES) is None:
+                return length, False
         return (length, False) if flipped else None
 
     def _may_spend(self, at: int) -> int:
@@ -146,20 +149,20 @@ class Search:
                 return at, status
         return at, _wire.OK
 
-    def _nested(self, payload: int, start: int, end: int, status: int) -> bool:
-        """Whether the records in [start, end) look like part of a payload, one that may start at `payload`."""
+    def _nested(self, end: int, status: int) -> bool:
+        """Whether records that end here, where no header is, look like part of a payload."""
         window = self._window
-        if payload < start and (_content(window.view(payload, start)) or 0) >= end - start:
-            return True  # a field of a protobuf message starts where they start
         if status in (_wire.CUT_PAYLOAD, _wire.BAD_DATA) or self._relength(end) is not None:
             return False  # a record, damaged by itself
         after = self._next_header(end + 1, end + _LOOK_BYTES)
         rest = (window.end if after is None else after) - _FOOTER_BYTES
         if after is None and (not window.whole or rest > end + _LOOK_BYTES):
             return False
+        if after is not None and self._follow(after, after + 1)[0] == after:
+            return False
         if rest >= end and _content(window.view(end, rest)) == 0:
-            return True  # nothing but whole fields, and a checksum
-        return after is not None and bool(_content(window.view(end, after)))
+            return True  # nothing but whole fields of a protobuf message, and a checksum
+        return after is not None and bool(_content(window.view(end, after)))  # a field that holds more records
 
     # ---- faults --------------------------------------------------------------
 
@@ -171,7 +174,7 @@ class Search:
         end = at + FRAME_BYTES + length
         if confirmed:
             return Fault("header", end, recovered=True)
-        return self._extent(at, end, "header") if self._obtain(at, end) else self._cut(at, "header")
+        return self._extent(at, end, "header") if self._obtain(at, end) else self._cut(at, end, "header")
 
     def _extent(self, at: int, end: int, kind: str) -> Fault:
         """A record in [at, end) whose data is not what was written, or not all of it."""
@@ -181,14 +184,14 @@ class Search:
         here = end
         if self._is_sound(end):
             here, status = self._follow(end, end + _LOOK_BYTES)
-            if status == _wire.OK or not self._nested(end, end, here, status):
+            if status == _wire.OK or not self._nested(here, status):
                 return Fault(kind, end)
         elif not self._window.reach(end + HEADER_BYTES) or self._relength(end) is not None:
             return Fault(kind, end)
         behind = self._lost_header(end, here)
         return Fault(kind, end if behind.recovered else behind.stop)
 
-    def _cut(self, at: int, kind: str) -> Fault:
+    def _cut(self, at: int, end: int, kind: str) -> Fault:
         """A record that runs past the end: what is behind its header may have been appended after a torn write."""
         window = self._window
         if window.last is not None and window.last - at > self._limits.max_bytes:
@@ -200,7 +203,7 @@ class Search:
             return Fault("compression", window.end)
         if window.end - at < HEADER_BYTES:
             return Fault(kind, window.end)
-        inside = self._inside(at, at + FRAME_BYTES + self._length(at))
+        inside = self._inside(at, end)
         return Fault(kind, window.end if inside is None else inside)
 
     def _inside(self, at: int, end: int) -> int | None:
@@ -218,8 +221,9 @@ class Search:
         while (start := self._next_header(here, border)) is not None:
             stop, status = self._follow(start, border + (0 if cut else _LOOK_BYTES))
             over = stop == border if cut else stop > end - _FOOTER_BYTES
-            if over and (status == _wire.OK or not self._nested(start, start, stop, status)):
-                holder = held if start == payload else start + (_content(window.view(payload, start)) or 0)
+            if over and (status == _wire.OK or not self._nested(stop, status)):
+                size = _content(window.view(payload, start), held - payload) or 0
+                holder = held if start == payload else start + size
                 own = self._first_beyond(min(holder, end - _FOOTER_BYTES), start, stop)
                 if own < stop:
                     return own
@@ -254,8 +258,8 @@ class Search:
             footer = (window.end if start is None else start) - _FOOTER_BYTES
             closed = False
             if near and footer >= summed and (start is not None or window.whole):
-                closed = self._confirmed(summed, footer, crc)
                 crc, summed = _wire.crc32c(window.view(summed, footer), crc), footer
+                closed = self._confirmed(footer, footer, crc)
             if start is None:
                 return Fault("header", window.end, closed)
             stop, status = self._follow(start, start + _LOOK_BYTES, patient=True)
@@ -269,7 +273,8 @@ class Search:
             end = self._closing(at, summed, stop, crc) if near else None
             if end is not None:
                 return Fault("header", end + _FOOTER_BYTES, recovered=True)
-            if not self._nested(at + HEADER_BYTES if near else start, start, stop, status):
+            payload = window.view(at + HEADER_BYTES if near else start, start)
+            if (_content(payload) or 0) < stop - start and not self._nested(stop, status):
                 return Fault("header", start, closed)
             here = stop
 
@@ -284,7 +289,7 @@ class Search:
     def _closing(self, at: int, summed: int, start: int, crc: int) -> int | None:
         """Where the payload of the record at `at` ends, from `start` on, as far as there is time to look."""
         window = self._window
-        limit = min(start + self._may_spend(at) // 2, at + _SPAN_BYTES)
+        limit = min(start + min(_LOOK_BYTES, self._may_spend(at) // 2), at + _SPAN_BYTES)
         crc = _wire.crc32c(window.view(summed, start), crc)
         here = start
         while here < limit and window.reach(here + FRAME_BYTES):
@@ -315,8 +320,8 @@ def _unmask(masked: int) -> int:
     return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
 
 
-def _content(data: memoryview) -> int | None:
-    """Read bytes as protobuf fields, entering those that reach beyond them.
+def _content(data: memoryview, room: int = 1 << 64) -> int | None:
+    """Read bytes as protobuf fields, entering those that reach beyond them, but not beyond `room` bytes.
 
     0 if a field ends where the bytes end; the length of the field whose content starts there;
     None for anything else.
@@ -337,7 +342,7 @@ def _content(data: memoryview) -> int | None:
             at += 8 if wire == 1 else 4
         else:
             return None
-        if at < 0:
+        if at < 0 or at + size > room:
             return None
         if at + size <= len(data):
             at += size

@@ -12,7 +12,8 @@ from tensorbytes.output import Output, cut_tail
 from tensorbytes.records import tail
 from tensorbytes.records.compression import Compressor, compressor, detect
 from tensorbytes.records.detection import HEAD_BYTES, checked_name
-from tensorbytes.records.paths import shard_path
+from tensorbytes.records.paths import base_path, shard_path
+from tensorbytes.records.schema import sidecar_path
 from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
@@ -127,6 +128,11 @@ def check_arguments(target: Any, shards: int, mode: str) -> None:
         raise UsageError("appending goes to one file: records in shards stand in an order that more would break")
     if shards > 1 and not storage.is_path(target):
         raise UsageError("several shards need a path to be named after, not a file object")
+
+
+def sidecar(target: Any) -> str | None:
+    """Where the schema is kept: beside the file, if there is a beside."""
+    return sidecar_path(base_path(os.fspath(target))) if storage.is_path(target) else None
 
 
 def create(target: Any, shards: int, compression: str | None, level: int | None) -> Files:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorbytes import _wire, storage
 from tensorbytes.errors import TensorbytesError, UsageError
 from tensorbytes.records import batch, guess, sink
-from tensorbytes.records.assemble import MAX_BYTES, Column, framed, too_large
+from tensorbytes.records.assemble import MAX_BYTES, Column, ahead, framed, too_large
 from tensorbytes.records.batch import BatchColumn, Given
 from tensorbytes.records.collect import Collector, collector
 from tensorbytes.records.encode import Misfit, describe
 from tensorbytes.records.growth import Fault, Growth, faults_of
-from tensorbytes.records.paths import base_path
 from tensorbytes.records.schema import Schema, sidecar_path
 from tensorbytes.typing import Buffer
 
@@ -68,7 +67,7 @@ class RecordWriter:
         self._schema: Schema | None = None
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
-        self._sidecar = _sidecar(path) if sidecar else None
+        self._sidecar = sink.sidecar(path) if sidecar else None
         self._saved: object = ()  # not even none yet
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
@@ -90,7 +89,7 @@ class RecordWriter:
 
     def _first_schema(self, target: Any) -> Schema | None:
         """The given schema, or that of the records that are there."""
-        beside, given = _sidecar(target), self._growth.given
+        beside, given = sink.sidecar(target), self._growth.given
         # Shards that are written one by one share one schema.
         shared = beside is not None and beside != sidecar_path(os.fspath(target))
         if beside is not None and (self._count or shared) and storage.is_local(beside) and os.path.exists(beside):
@@ -233,13 +232,16 @@ class RecordWriter:
             return
         count, self._rows, self._bytes = self._rows, 0, 0
         with self._whole_or_closed():
-            self._emit([(is_list, collected.take()) for is_list, collected in self._collectors.values()], count)
+            taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
+            self._put(self._framed(taken, count, self._count), count)
 
-    def _emit(self, columns: list[tuple[bool, Column]], count: int) -> None:
+    def _framed(self, columns: Sequence[tuple[bool, Column]], count: int, first: int) -> list[memoryview]:
         assert self._schema is not None
         features = [column for is_list, column in columns if not is_list]
         lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
-        pieces = framed(features, lists, count, len(self._files), self._count)
+        return framed(features, lists, count, len(self._files), first)
+
+    def _put(self, pieces: list[memoryview], count: int) -> None:
         if not self._files.hidden:
             self._save_schema()
         self._files.put(pieces)
@@ -302,10 +304,17 @@ class RecordWriter:
     def _write_columns(self, columns: list[tuple[bool, BatchColumn]], count: int) -> None:
         size = sum(column.nbytes for _, column in columns) + count * _ENTRY_BYTES * (len(columns) + 2)
         step = max(self._most_bytes * count // max(size, 1), 1)
+        base = self._count
+
+        def made(start: int) -> list[memoryview]:
+            stop = min(start + step, count)
+            rows = [(is_list, column.rows(start, stop)) for is_list, column in columns]
+            return self._framed(rows, stop - start, base + start)
+
+        starts = range(0, count, step)
         with self._whole_or_closed():
-            for start in range(0, count, step):
-                stop = min(start + step, count)
-                self._emit([(is_list, column.rows(start, stop)) for is_list, column in columns], stop - start)
+            for start, pieces in zip(starts, ahead(made, starts), strict=True):
+                self._put(pieces, min(step, count - start))
 
     def write_raw(self, payload: Buffer) -> None:
         """Add one record of any bytes, as they are."""
@@ -387,7 +396,3 @@ class RecordWriter:
             self.close()  # what was visible already stays, up to the last whole record
         else:
             self.abort()
-
-
-def _sidecar(target: Any) -> str | None:
-    return sidecar_path(base_path(os.fspath(target))) if storage.is_path(target) else None
