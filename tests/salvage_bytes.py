@@ -42,7 +42,7 @@ PLAIN = [
     b"some text, and more of it",
     _RANDOM.bytes(500),
     _RANDOM.bytes(33),
-    b"last of all",
+    b"the last",
 ]
 # The same with two payloads that hold records: as a field among others, and as they are.
 NESTED = [*PLAIN]

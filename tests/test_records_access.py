@@ -125,7 +125,6 @@ def gzipped(payloads, folder):
         return file.read()
 
 
-@pytest.mark.xfail(reason="reader.py does not go back to where a file object stood", strict=True)
 def test_a_file_object_is_counted_after_it_was_read():
     records = open_records(stream(numbered(20)))
     assert sum(1 for _ in records) == 20
@@ -149,7 +148,6 @@ def test_one_record_that_does_not_fit_is_named(tmp_path):
         records[2:5]
 
 
-@pytest.mark.xfail(reason="reader.py numbers picked records from the first of them", strict=True)
 def test_one_record_of_some_that_does_not_fit_is_named(tmp_path):
     path = write(tmp_path / "x", [made(i=[n]) for n in (1, 2, 3, 300, 5)])
     with pytest.raises(errors.SchemaError, match="record 3: feature 'i' holds 300"):

@@ -73,7 +73,6 @@ def test_every_cut_of_a_small_file_is_detected_and_located():
         assert error.at == starts[number], end
 
 
-@pytest.mark.xfail(reason="reader.py checks a block, and looks for the next, before it gives rows", strict=True)
 @pytest.mark.parametrize("place", ["header", "payload", "checksum", "cut"])
 def test_rows_before_the_damage_come_first(place):
     payloads = payloads_of(6)
@@ -168,7 +167,6 @@ def test_skipping_damage_keeps_no_block_alive(tmp_path):
     assert peak < 20 << 20
 
 
-@pytest.mark.xfail(reason="reader.py builds an index when list() asks for a length", strict=True)
 def test_a_list_of_all_rows_skips_damage_too(tmp_path):
     """list() asks for a length first; that must not be where damage is met."""
     data = bytearray(by_hand(payloads_of(5)))
@@ -273,6 +271,7 @@ def ours():
 @pytest.mark.parametrize("what", ["rows", "batches", "payloads", "arrow"])
 def test_stopping_early_leaves_no_threads_and_no_files(large, compression, what):
     records = open_records(large[compression], schema=SCHEMA, threads=2)
+    gc.collect()  # what earlier tests left open
     opened = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     found = {
         "rows": lambda: iter(records),
@@ -287,7 +286,7 @@ def test_stopping_early_leaves_no_threads_and_no_files(large, compression, what)
     gc.collect()
     assert ours() == []
     if opened:
-        assert len(os.listdir("/proc/self/fd")) == opened
+        assert len(os.listdir("/proc/self/fd")) <= opened
 
 
 def test_errors_leave_no_threads(large):
@@ -308,7 +307,6 @@ def test_iterating_twice_and_two_at_once(large, compression):
     assert [len(batch["i"]) for batch in records.batches(16)] == [16, 16, 8]
 
 
-@pytest.mark.xfail(reason="reader.py does not go back to where a file object stood", strict=True)
 def test_a_file_object_is_read_from_the_same_place_each_time():
     file = io.BytesIO(b"before" + by_hand(payloads_of(5)))
     file.seek(6)
@@ -317,7 +315,6 @@ def test_a_file_object_is_read_from_the_same_place_each_time():
     assert [int(row["i"]) for row in records] == list(range(5))
 
 
-@pytest.mark.xfail(reason="reader.py does not know that a stream was read", strict=True)
 def test_a_stream_that_was_read_is_not_taken_for_an_empty_one():
     records = open_records(OneByOne(by_hand(payloads_of(5)), 4096), schema=SCHEMA)
     assert len(list(records)) == 5
@@ -325,7 +322,6 @@ def test_a_stream_that_was_read_is_not_taken_for_an_empty_one():
         list(records)
 
 
-@pytest.mark.xfail(reason="reader.py lets two iterations share one position", strict=True)
 def test_two_iterations_over_one_file_object_are_not_mixed_up():
     payloads = [made(i=[i], s=[bytes(1 << 20)]) for i in range(12)]
     records = open_records(stream(payloads), schema=SCHEMA, threads=1)

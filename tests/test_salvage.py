@@ -1,6 +1,7 @@
 """Damage: found, located, read around. Whatever happens to a file, only records that were
 written come out of it, and all that were not touched."""
 
+import dataclasses
 import gzip
 import io
 import os
@@ -29,10 +30,12 @@ from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import reference, salvage_reference
 from tensorbytes.errors import LimitError, Limits, UsageError
 from tensorbytes.records.compression import compressor, open_source
-from tensorbytes.records.salvage import repair, verify
+from tensorbytes.records.salvage import intact, repair, verify
 
 FILES = {"plain": golden(PLAIN), "nested": golden(NESTED)}
 BOTH = pytest.mark.parametrize("file", FILES.values(), ids=FILES)
+# Every place is tried with the compiled kernel, some with the slow one.
+STEP = 1 if _wire.ACCELERATED else 7
 
 
 def repaired(data):
@@ -133,8 +136,6 @@ def test_every_truncation(file):
 
 
 def renamed(damages):
-    import dataclasses
-
     return [dataclasses.replace(damage, path="<BytesIO>") for damage in damages]
 
 
@@ -160,7 +161,7 @@ def test_every_flipped_bit(file):
 
 @BOTH
 def test_some_flipped_bits_read_on_the_fly(file):
-    for bit in range(0, 8 * len(file.data), 7):
+    for bit in range(0, 8 * len(file.data), 3 + STEP):
         at = bit // 8
         data = bytearray(file.data)
         data[at] ^= 1 << bit % 8
@@ -187,8 +188,8 @@ def check_only(file, data, touched):
 @pytest.mark.parametrize("fill", ["zeros", "ones", "noise"])
 def test_overwritten_ranges(file, fill):
     noise = np.random.default_rng(5)
-    for width in (2, 11, 12, 13, 16, 40, 100, 700):
-        for start in range(0, len(file.data) - width, 1 if width < 17 else 3):
+    for width in (2, 12, 13, 40, 100, 700):
+        for start in range(0, len(file.data) - width, STEP):
             new = {"zeros": bytes(width), "ones": b"\xff" * width, "noise": noise.bytes(width)}[fill]
             data = file.data[:start] + new + file.data[start + width :]
             if data == file.data:
@@ -202,8 +203,8 @@ def test_overwritten_ranges(file, fill):
 
 @BOTH
 def test_deleted_ranges(file):
-    for width in (1, 3, 4, 11, 12, 13, 16, 17, 64, 100, 512):
-        for start in range(0, len(file.data) - width, 1 if width < 20 else 2):
+    for width in (1, 4, 12, 13, 16, 64, 100, 512):
+        for start in range(0, len(file.data) - width, STEP):
             if width == 12 and file.payloads[file.record_at(start)] == framed(INNER) and start in file.borders:
                 continue  # the header is gone without a trace: what it held is the file's now
             data = file.data[:start] + file.data[start + width :]
@@ -213,8 +214,8 @@ def test_deleted_ranges(file):
 @BOTH
 def test_inserted_garbage(file):
     noise = np.random.default_rng(6)
-    for width in (1, 3, 4, 11, 12, 13, 16, 17, 64, 512):
-        for start in range(0, len(file.data) + 1, 1 if width < 20 else 2):
+    for width in (1, 4, 12, 16, 64, 512):
+        for start in range(0, len(file.data) + 1, STEP):
             data = file.data[:start] + noise.bytes(width) + file.data[start:]
             damages = check_only(file, data, [] if start in file.borders else file.touched(start, start + 1))
             assert damages
@@ -230,7 +231,7 @@ def test_a_tail_of_zeros(file):
 
 def test_swapped_sectors():
     file = golden([*PLAIN, *PLAIN[::-1]])
-    for size in (32, 64, 512):
+    for size in (48, 64, 512):
         count = len(file.data) // size
         for first in range(count):
             for second in range(first + 1, count, 3):
@@ -247,8 +248,8 @@ def test_damage_in_neighbouring_records():
     file = FILES["nested"]
     for number in range(len(file.payloads) - 1):
         start, middle, end = file.borders[number : number + 3]
-        for one in range(start, middle, 5):
-            for two in range(middle, end, 7):
+        for one in range(start, middle, 5 + STEP):
+            for two in range(middle, end, 7 + STEP):
                 data = bytearray(file.data)
                 data[one] ^= 4
                 data[two] ^= 64
@@ -411,19 +412,17 @@ def test_a_hundred_megabytes_with_a_thousand_damages():
     touched = set()
     for at in random.integers(0, len(data) - 64, 1000).tolist():
         data[at : at + 64] = random.bytes(64)
-        touched |= {at // 1016 - (at % 1016 == 0), (at + 63) // 1016}
-    kept = 0
+        touched |= {at // 1016, (at + 63) // 1016}
     report = verify(io.BytesIO(data))
-    kept = report.records
-    assert 100_000 - len(touched) <= kept <= 100_000
+    assert 100_000 - len(touched) <= report.records < 100_000
     assert report.size == len(data)
     assert 900 < len(report.damages) <= 2000
 
 
 @pytest.mark.parametrize("claim", [100, 30_000, 1 << 40])
 def test_lying_headers_take_linear_time(claim):
-    # Each must be refuted; by reading its claim every time that would take hours.
-    data = b"?" + reference.frame_header(claim) * 5000
+    # Each must be refuted, but not by reading all of its claim every time.
+    data = b"?" + reference.frame_header(claim) * (20_000 // STEP**2)
     payloads, damages, _ = salvaged(data)
     assert not payloads
     assert damages
@@ -576,7 +575,7 @@ def test_repair_in_place_must_be_asked_for(tmp_path):
     report = repair(link, path, replace=True)
     assert path.read_bytes() == file.data[: file.borders[-2]]
     assert report.damages[0].kind == "cut payload"
-    assert os.listdir(tmp_path) == ["x.tfrecord", "link"] or sorted(os.listdir(tmp_path)) == ["link", "x.tfrecord"]
+    assert sorted(os.listdir(tmp_path)) == ["link", "x.tfrecord"]
 
 
 def test_a_file_is_not_replaced_by_nothing(tmp_path):
@@ -611,8 +610,6 @@ def test_a_range_of_a_file(tmp_path):
     data = bytearray(file.data)
     data[file.borders[5] + 30] ^= 1
     path.write_bytes(data)
-    from tensorbytes.records.salvage import intact
-
     damages = []
     with open_source(path, start=file.borders[4], end=file.borders[7]) as source:
         blocks = list(intact(source, damages.append, base=file.borders[4]))

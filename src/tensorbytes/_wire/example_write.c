@@ -6,6 +6,8 @@
 
 static size_t varint_size(uint64_t value)
 {
+    if (value < 0x80) /* most of them */
+        return 1;
 #if defined(__GNUC__) || defined(__clang__)
     return (size_t)((63 - __builtin_clzll(value | 1)) * 9 + 73) / 64;
 #else

@@ -1,9 +1,9 @@
 """TFRecord files of Examples and SequenceExamples: reading, writing, schema, index, repair.
 
-    for row in open_records("train.tfrecord"):               # a dict for each record
-    for batch in open_records("train@10").batches(1024):     # columns of many
-    with RecordWriter("out.tfrecord") as writer:
-        writer.write_batch({"x": x, "label": labels})
+for row in open_records("train.tfrecord"):               # a dict for each record
+for batch in open_records("train@10").batches(1024):     # columns of many
+with RecordWriter("out.tfrecord") as writer:
+    writer.write_batch({"x": x, "label": labels})
 """
 
 from tensorbytes.records.events import Event, Scalars, read_events, read_scalars

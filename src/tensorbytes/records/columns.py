@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,28 @@ class Part:
             return Part(self.values[order], None, tuple(splits), shapes, present)
         order, lengths = _gather(self.strings, order)
         return Part(self.values[order], offsets_of(lengths), tuple(splits), shapes, present)
+
+
+class Columns(dict[str, Part]):
+    """The columns of some records, by name. There may be none: the number of records is kept apart."""
+
+    def __init__(self, parts: Mapping[str, Part], count: int) -> None:
+        super().__init__(parts)
+        self.count = count
+
+    def rows(self, start: int, stop: int) -> Columns:
+        """The columns of records [start, stop), as views."""
+        return Columns({name: part.rows(start, stop) for name, part in self.items()}, stop - start)
+
+    def take(self, order: Array) -> Columns:
+        """The columns of these records, in this order."""
+        return Columns({name: part.take(order) for name, part in self.items()}, len(order))
+
+
+def joined(pieces: Sequence[Columns]) -> Columns:
+    """The same columns of several lots of records, one lot after the other."""
+    count = sum(piece.count for piece in pieces)
+    return Columns({name: join([piece[name] for piece in pieces]) for name in pieces[0]}, count)
 
 
 def join(parts: Sequence[Part]) -> Part:

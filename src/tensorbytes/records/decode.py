@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import _wire, dtypes
-from tensorbytes.errors import CorruptError, LimitError, SchemaError, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, SchemaError, TensorbytesError, UnsupportedError
 from tensorbytes.records import example, stored
-from tensorbytes.records.columns import Part, offsets_of
-from tensorbytes.records.framing import Block
+from tensorbytes.records.columns import Columns, Part, offsets_of
+from tensorbytes.records.framing import Block, verified
 from tensorbytes.records.schema import Feature, Schema
 from tensorbytes.records.schema_defaults import STRINGS
 from tensorbytes.tensor import Array
@@ -116,7 +116,7 @@ def _located(block: Block, keys: Sequence[bytes], in_lists: bool) -> tuple[Array
     return found
 
 
-def decode(block: Block, plan: Plan) -> dict[str, Part]:
+def decode(block: Block, plan: Plan) -> Columns:
     """The columns of a block's records."""
     try:
         return _decode(block, plan)
@@ -124,11 +124,33 @@ def decode(block: Block, plan: Plan) -> dict[str, Part]:
         return _decode(in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence), plan)
 
 
+def decode_sound(block: Block, plan: Plan, verify: bool) -> tuple[Columns, TensorbytesError | None]:
+    """The columns of the records up to the first that is damaged or does not fit, and what is wrong with that one."""
+
+    def work(stop: int) -> Columns:
+        part = block._replace(records=block.records[:stop])
+        return decode(verified(part) if verify and stop else part, plan)
+
+    good, bad = 0, len(block.records)
+    try:
+        return work(bad), None
+    except TensorbytesError as error:
+        failure = error
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            work(middle)
+            good = middle
+        except TensorbytesError as error:
+            bad, failure = middle, error
+    return work(good), failure
+
+
 class Unusual(Exception):
     """A list that is malformed, or sound but not of the form that the kernel reads."""
 
 
-def _decode(block: Block, plan: Plan) -> dict[str, Part]:
+def _decode(block: Block, plan: Plan) -> Columns:
     parts: dict[str, Part] = {}
     for group in plan.groups:
         if not group.columns and not plan.closed:
@@ -140,7 +162,7 @@ def _decode(block: Block, plan: Plan) -> dict[str, Part]:
         for index, column in enumerate(group.columns):
             reader = _Lists(block, column, plan.origin)
             parts[column.name] = reader.read(found.kinds[index], found.spans[index])
-    return {column.name: parts[column.name] for column in plan.columns}
+    return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
 
 
 def in_usual_form(block: Block, which: Array, sequence: bool) -> Block:

@@ -196,6 +196,12 @@ def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -
     return CorruptError(what + ADVICE, at=at, path=stream.path)
 
 
+def sound(block: Block) -> Block:
+    """The records of a block up to the first whose checksum is wrong."""
+    found, _, _ = _wire.scan(block.data, int(block.records[0, 0]) - HEADER_BYTES, True, np.empty_like(block.records))
+    return block if found >= len(block.records) else block._replace(records=block.records[:found])
+
+
 def verified(block: Block) -> Block:
     """The same block, once the checksums of its payloads were found right."""
     records = block.records

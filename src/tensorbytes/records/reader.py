@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, repeat
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import frameworks, storage
-from tensorbytes.errors import LIMITS, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.records import framing, salvage
-from tensorbytes.records.columns import Part, join, to_rows, to_value
-from tensorbytes.records.compression import Source, open_source
-from tensorbytes.records.decode import Column, Plan, decode, payloads
+from tensorbytes.records.columns import Columns, Part, joined, to_rows, to_value
+from tensorbytes.records.decode import Column, Plan, decode, decode_sound, payloads
 from tensorbytes.records.framing import Block, Cut, Memory
 from tensorbytes.records.index import Index, indexes
 from tensorbytes.records.infer import Inference
+from tensorbytes.records.inputs import Inputs
 from tensorbytes.records.paths import base_path, byte_range, expand
 from tensorbytes.records.salvage import Damage
 from tensorbytes.records.schema import Feature, Schema, sidecar_path
@@ -97,6 +98,7 @@ class Records:
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
         self._threads = threads if threads is not None else min(os.cpu_count() or 1, _MOST_THREADS)
+        self._inputs = Inputs(self._targets, compression, self._threads)
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
         self.damages: list[Damage] = []
@@ -131,7 +133,10 @@ class Records:
 
     def _inferred(self, block: Block) -> Plan:
         inference = Inference()
-        inference.add(framing.verified(block) if self._verify and not self._skip else block)
+        if self._verify and not self._skip:
+            good = framing.sound(block)
+            block = good if len(good.records) else framing.verified(block)  # which says what is wrong
+        inference.add(block)
         origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
         return self._planned(inference.schema(), origin, closed=True)
 
@@ -139,8 +144,7 @@ class Records:
     def schema(self) -> Schema:
         """What each record holds; inferred from the first block of records if nothing else says it."""
         if self._plan is None:
-            target = byte_range(self._targets[0])[0]
-            if not storage.is_path(target):
+            if self._inputs.read_once:
                 raise UsageError("the schema of a stream is known when its first records were read: pass schema=")
             for block in self._blocks(None):
                 self._plan = self._inferred(block)
@@ -151,25 +155,9 @@ class Records:
 
     # ---- the pipeline --------------------------------------------------------
 
-    def _sources(self) -> Iterator[tuple[Source, int]]:
-        """Every file, opened; compressed ones some ahead, since each inflates in a thread of its own."""
-        ahead: deque[tuple[Source, int]] = deque()
-        waiting = deque(self._targets)
-        try:
-            while waiting or ahead:
-                while waiting and (not ahead or (len(ahead) < self._threads and ahead[-1][0].compression != "none")):
-                    target, start, end = byte_range(waiting.popleft())
-                    ahead.append((open_source(target, self._compression, start, end), start))
-                source, start = ahead.popleft()
-                with source:
-                    yield source, start
-        finally:
-            for source, _ in ahead:
-                source.close()
-
     def _blocks(self, every: int | None, memory: Memory | None = None) -> Iterator[Block]:
-        seen = 0
-        for source, start in self._sources():
+        seen, turn = 0, self._inputs.take_turn()
+        for source, start in self._inputs.sources():
             cut = None if every is None else Cut(every, seen)
             found = (
                 salvage.intact(source, self._note_damage, base=start, limits=self._limits)
@@ -179,33 +167,37 @@ class Records:
             for block in found:
                 seen += len(block.records)
                 yield block
+                self._inputs.check_turn(turn)
 
     def _note_damage(self, damage: Damage) -> None:
         self.damages.append(damage)
         warnings.warn(f"{damage}", DamageWarning, stacklevel=2)
 
-    def _decoded(self, every: int | None) -> Iterator[dict[str, Part]]:
-        """The columns of block after block, decoded in threads, in order."""
+    def _decoded(self, every: int | None) -> Iterator[Columns]:
+        """The columns of block after block, decoded in threads, in order; then what went wrong."""
         self.damages.clear()
-        memory = Memory()
-        found = self._blocks(every, memory)
+        found = _caught(self._blocks(every, Memory()))
         first = next(found, None)
         if first is None:
             return
+        if isinstance(first, Exception):
+            raise first
         if self._plan is None:
             self._plan = self._inferred(first)
-        plan = self._plan
+        plan, verify = self._plan, self._verify and not self._skip
 
-        def work(block: Block) -> dict[str, Part]:
-            if self._verify and not self._skip:
-                framing.verified(block)
-            return decode(block, plan)
+        def work(block: Block | Exception) -> tuple[Columns, Exception | None]:
+            return (Columns({}, 0), block) if isinstance(block, Exception) else decode_sound(block, plan, verify)
 
         second = next(found, None)
-        if second is None or self._threads < 2:
-            yield from map(work, chain([first], [] if second is None else [second], found))
-            return
-        yield from _in_threads(work, chain([first, second], found), self._threads)
+        threads = 1 if second is None else self._threads
+        results = _in_threads(work, chain([first], [] if second is None else [second], found), threads)
+        with contextlib.closing(results):
+            for columns, failure in results:
+                if columns.count:
+                    yield columns
+                if failure is not None:
+                    raise failure
 
     # ---- what users iterate over -----------------------------------------------
 
@@ -213,10 +205,11 @@ class Records:
         for parts in self._decoded(None):
             yield from self._rows(parts)
 
-    def _rows(self, parts: dict[str, Part]) -> Iterator[dict[str, Any]]:
+    def _rows(self, parts: Columns) -> Iterator[dict[str, Any]]:
         features = self._features()
         lists = [self._converted(to_rows(part, features[name])) for name, part in parts.items()]
         if not lists:
+            yield from ({} for _ in range(parts.count))
             return
         rows = map(dict, map(zip, repeat(list(parts)), zip(*lists, strict=True)))
         lacking = {name: part.present for name, part in parts.items() if part.present is not None}
@@ -255,20 +248,20 @@ class Records:
         for parts in self._batched(size, drop_last):
             yield self._batch(parts, to or self._to)
 
-    def _batched(self, size: int, drop_last: bool = False) -> Iterator[dict[str, Part]]:
-        pending: list[dict[str, Part]] = []
+    def _batched(self, size: int, drop_last: bool = False) -> Iterator[Columns]:
+        pending: list[Columns] = []
         have = 0
         for parts in self._decoded(size):
-            start, count = 0, len(next(iter(parts.values()), ()))
+            start, count = 0, parts.count
             while count - start >= size - have:
                 stop = start + size - have
-                yield _joined([*pending, _cut(parts, start, stop)])
+                yield joined([*pending, parts.rows(start, stop)])
                 pending, have, start = [], 0, stop
             if start < count:
-                pending.append(_cut(parts, start, count))
+                pending.append(parts.rows(start, count))
                 have += count - start
         if pending and not drop_last:
-            yield _joined(pending)
+            yield joined(pending)
 
     def _batch(self, parts: dict[str, Part], to: str) -> Batch:
         features = self._features()
@@ -278,8 +271,10 @@ class Records:
     def payloads(self) -> Iterator[bytes]:
         """The bytes of each record, whatever it holds."""
         for block in self._blocks(None):
-            checked = block if self._skip or not self._verify else framing.verified(block)
-            yield from map(bytes, payloads(checked))
+            verify = self._verify and not self._skip
+            yield from map(bytes, payloads(framing.sound(block) if verify else block))
+            if verify:
+                framing.verified(block)
 
     def to_arrow(self, size: int = 65536) -> Any:
         """A pyarrow.RecordBatchReader over batches of `size` records."""
@@ -292,7 +287,14 @@ class Records:
 
     def _index(self) -> list[Index]:
         if self._indexes is None:
-            self._indexes = indexes(self._targets, self._compression, self._limits)
+            self._inputs.rewind()
+            try:
+                self._indexes = indexes(self._targets, self._compression, self._limits)
+            except CorruptError as error:
+                if not self._skip:
+                    raise
+                # A TypeError, so that list(records), which asks for a length first, goes on without.
+                raise UsageError(f"a damaged file has no length and no random access: {error}") from None
         return self._indexes
 
     def __len__(self) -> int:
@@ -311,7 +313,7 @@ class Records:
             raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
         return self._batch(self._picked(numbers), self._to)
 
-    def _picked(self, numbers: Array) -> dict[str, Part]:
+    def _picked(self, numbers: Array) -> Columns:
         """The columns of these records, in this order."""
         plan = self._plan or Plan(self.schema)
         starts = np.cumsum([0, *map(len, self._index())])
@@ -319,14 +321,18 @@ class Records:
         found, places = [], []
         for owner in np.unique(owners).tolist():
             mine = np.flatnonzero(owners == owner)
-            block = self._index()[owner].read(numbers[mine] - starts[owner])
-            found.append(decode(block, plan))
+            index, inside = self._index()[owner], numbers[mine] - starts[owner]
+            try:
+                found.append(decode(index.read(inside), plan))
+            except TensorbytesError:
+                for number in inside.tolist():  # one by one, so that the error names the record
+                    decode(index.read(np.array([number])), plan)
+                raise
             places.append(mine)
         if not found:
             return decode(_no_records(), plan)
-        parts = _joined(found)
-        order = np.argsort(np.concatenate(places), kind="stable")
-        return parts if len(found) == 1 else {name: part.take(order) for name, part in parts.items()}
+        parts = joined(found)
+        return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
 
 
 def _no_records() -> Block:
@@ -348,19 +354,24 @@ def _sidecars(targets: Sequence[Any]) -> Schema | None:
     return Schema.merged(list(found.items())) if found else None
 
 
-def _in_threads(work: Any, items: Iterator[Block], threads: int) -> Iterator[Any]:
-    """map(work, items) in threads, in order; what `items` raises comes after all before it."""
+def _caught(items: Iterator[Block]) -> Iterator[Block | Exception]:
+    """The same blocks; what is raised comes as the last item, so that it takes its turn."""
+    try:
+        yield from items
+    except Exception as error:
+        yield error
+
+
+def _in_threads(work: Any, items: Iterator[Any], threads: int) -> Generator[Any, None, None]:
+    """map(work, items) in threads, in order."""
+    if threads < 2:
+        yield from map(work, items)
+        return
     pending: deque[Future[Any]] = deque()
-    failure: BaseException | None = None
     with ThreadPoolExecutor(threads, thread_name_prefix="tensorbytes") as pool:
         try:
-            while failure is None:
-                try:
-                    pending.append(pool.submit(work, next(items)))
-                except StopIteration:
-                    break
-                except Exception as error:
-                    failure = error
+            for item in items:
+                pending.append(pool.submit(work, item))
                 if len(pending) > threads:
                     yield pending.popleft().result()
             while pending:
@@ -368,16 +379,6 @@ def _in_threads(work: Any, items: Iterator[Block], threads: int) -> Iterator[Any
         finally:
             for future in pending:
                 future.cancel()
-    if failure is not None:
-        raise failure
-
-
-def _cut(parts: dict[str, Part], start: int, stop: int) -> dict[str, Part]:
-    return {name: part.rows(start, stop) for name, part in parts.items()}
-
-
-def _joined(pieces: Sequence[dict[str, Part]]) -> dict[str, Part]:
-    return {name: join([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 def _handed(part: Part, feature: Feature, to: str, device: str | None) -> Any:

@@ -24,6 +24,8 @@ from tensorbytes.typing import Buffer
 Progress = Callable[[int, int | None], object]
 
 _MOST_RECORDS = 1 << 16
+# A header is eight bytes and their checksum: just what a record of eight bytes ends with.
+_LENGTH_BYTES = 8
 _KINDS = {
     "header": "the length of record {} and its checksum disagree",
     "payload": "the data of record {} and its checksum disagree",
@@ -104,50 +106,76 @@ def intact(
     records are numbered one after the other. The block of a record whose header was recovered
     holds that record only, and follows the call that reports it.
     """
-    window = Window(source, base, block_bytes)
-    search = Search(window, limits)
-    found = np.empty((min(block_bytes // FRAME_BYTES + 1, _MOST_RECORDS), 2), np.int64)
-    at, number, size = base, 0, block_bytes
-    broken = False
-    while True:
-        window.forget(at)
-        window.reach(at + size)
-        data = window.view(at, min(at + size, window.end))
-        count, after, status = _wire.scan(data, 0, True, found)
+    return _Reader(source, on_damage, base, block_bytes, limits).blocks()
+
+
+class _Reader:
+    """Where reading is: a position in the stream, and the number of the record there."""
+
+    def __init__(
+        self, source: Stream, on_damage: Callable[[Damage], object], base: int, block_bytes: int, limits: Limits
+    ) -> None:
+        self._path, self._on_damage, self._block_bytes, self._limits = source.path, on_damage, block_bytes, limits
+        self._window = Window(source, base, block_bytes)
+        self._search = Search(self._window, limits)
+        self._found = np.empty((min(block_bytes // FRAME_BYTES + 1, _MOST_RECORDS), 2), np.int64)
+        self._at, self._number, self._kind = base, 0, ""
+
+    def blocks(self) -> Iterator[Block]:
+        window, size = self._window, self._block_bytes
+        while True:
+            window.forget(self._at)
+            window.reach(self._at + size)
+            data = window.view(self._at, min(self._at + size, window.end))
+            count, after, status = _wire.scan(data, 0, True, self._found)
+            size = self._block_bytes
+            if count:
+                yield from self._whole(data, count, after)
+            elif status == _wire.OK:
+                break
+            elif status == _wire.CUT_PAYLOAD and self._is_present(_length(data)):
+                size = FRAME_BYTES + _length(data)
+            else:
+                yield from self._damaged(status)
+        if window.broken is not None and self._kind != "compression":
+            self._report("compression", self._at)
+
+    def _whole(self, data: memoryview, count: int, after: int) -> Iterator[Block]:
+        torn = self._found[count - 1, 1] == _LENGTH_BYTES and self._search.is_header(self._at + after - HEADER_BYTES)
+        if torn:
+            count, after = count - 1, after - FRAME_BYTES - _LENGTH_BYTES
         if count:
-            yield Block(data[:after], found[:count].copy(), source.path, at, number)
-            at, number, size = at + after, number + count, block_bytes
-        elif status == _wire.OK:
-            break
-        elif status == _wire.CUT_PAYLOAD and _complete(window, at, limits):
-            size = FRAME_BYTES + _length(data)
-        else:
-            kind, stop, recovered = search.fault(at, status)
-            cause = window.broken.what if kind == "compression" and window.broken else ""
-            end = at + HEADER_BYTES if recovered else stop
-            on_damage(Damage(source.path, kind, at, end, number, recovered, cause))
-            if recovered:
-                record = np.array([[HEADER_BYTES, stop - at - FRAME_BYTES]], np.int64)
-                yield Block(window.view(at, stop), record, source.path, at, number)
-            at, number, size = stop, number + 1, block_bytes
-            broken = kind == "compression"
-    if window.broken is not None and not broken:
-        on_damage(Damage(source.path, "compression", at, at, number, cause=window.broken.what))
+            yield Block(data[:after], self._found[:count].copy(), self._path, self._at, self._number)
+            self._at, self._number = self._at + after, self._number + count
+        if torn:
+            self._report("cut payload", self._at + HEADER_BYTES)
+            self._at, self._number = self._at + HEADER_BYTES, self._number + 1
+
+    def _damaged(self, status: int) -> Iterator[Block]:
+        kind, stop, recovered = self._search.fault(self._at, status)
+        self._report(kind, self._at + HEADER_BYTES if recovered else stop, recovered)
+        if recovered:
+            record = np.array([[HEADER_BYTES, stop - self._at - FRAME_BYTES]], np.int64)
+            yield Block(self._window.view(self._at, stop), record, self._path, self._at, self._number)
+        self._at, self._number = stop, self._number + 1
+
+    def _report(self, kind: str, end: int, recovered: bool = False) -> None:
+        broken = self._window.broken
+        cause = broken.what if broken is not None and kind == "compression" else ""
+        self._kind = kind
+        self._on_damage(Damage(self._path, kind, self._at, end, self._number, recovered, cause))
+
+    def _is_present(self, length: int) -> bool:
+        """Have all bytes of the record here, whose header is sound; False if the stream ends before."""
+        window, limit = self._window, self._limits.max_bytes
+        if window.last is None and length > limit and window.reach(self._at + HEADER_BYTES + limit):
+            raise LimitError(f"{self._path}: a record of {length} bytes at byte {self._at}; the limit is {limit}")
+        end = self._at + FRAME_BYTES + length
+        return (window.last is None or end <= window.last) and window.reach(end)
 
 
 def _length(header: memoryview) -> int:
     return int.from_bytes(header[:8], "little")
-
-
-def _complete(window: Window, at: int, limits: Limits) -> bool:
-    """Have all bytes of a record in the window, whose header is sound; False if the stream ends before."""
-    length = _length(window.view(at))
-    end = at + FRAME_BYTES + length
-    if window.last is None and length > limits.max_bytes:
-        if window.reach(at + HEADER_BYTES + limits.max_bytes):
-            raise LimitError(f"a record of {length} bytes at byte {at}; the limit is {limits.max_bytes}")
-        return False
-    return (window.last is None or end <= window.last) and window.reach(end)
 
 
 # ---- whole files ------------------------------------------------------------

@@ -56,6 +56,17 @@ class Search:
             return self._extent(at, end, "payload")
         return self._cut(at, end, "cut header" if status == _wire.CUT_HEADER else "cut payload")
 
+    def is_header(self, at: int) -> bool:
+        """Whether the last 12 bytes of a record of 8 bytes are the header of another one, with its data behind it.
+
+        So it is if the first was torn right behind its own header, and the second appended.
+        """
+        payload = at + HEADER_BYTES
+        end = payload + self._length(at)
+        if self._goes_on(payload) or not self._obtain(at, end + _FOOTER_BYTES):
+            return False
+        return self._confirmed(payload, end)
+
     # ---- one header ----------------------------------------------------------
 
     def _length(self, at: int) -> int:
