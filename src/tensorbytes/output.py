@@ -28,13 +28,18 @@ Resume = Callable[[Any, str], int]
 
 
 class Output:
-    """A path, a URL or a file object, written from the start or, with `resume`, from where that says."""
+    """A path, a URL or a file object, written from the start or, with `resume`, from where that says.
 
-    def __init__(self, target: Any, resume: Resume | None = None) -> None:
+    With durable=False, close() does not wait for the disk.
+    """
+
+    def __init__(self, target: Any, resume: Resume | None = None, durable: bool = True) -> None:
         storage.check_target(target, "write")
         self.size = 0  # bytes of the file that are whole, so are never taken back
         self._written = 0  # bytes of it in all
         self._loose = False  # whether there may be bytes that are not whole
+        self._synced = False  # whether the disk has all of them
+        self._durable = durable
         self._temporary: str | None = None
         self._path: str | None = None
         self._owned = storage.is_path(target)
@@ -84,7 +89,7 @@ class Output:
         whole=False: what has been written so far makes sense only with what follows.
         """
         self.check_open()
-        self._loose = True
+        self._loose, self._synced = True, False
         try:
             storage.write_pieces(self._file, pieces)
         except BaseException:
@@ -102,7 +107,9 @@ class Output:
         """Hand all that was written to the system, or to the disk, without making it visible."""
         self.check_open()
         if sync and self._path is not None:
-            os.fsync(self._file.fileno())
+            if not self._synced:
+                os.fsync(self._file.fileno())
+                self._synced = True
         elif hasattr(self._file, "flush"):
             self._file.flush()
 
@@ -127,16 +134,16 @@ class Output:
         self.publish(sync=True)
 
     @property
-    def on_disk(self) -> bool:
-        """Whether it is a regular file, which can be synced."""
-        return self._path is not None and os.path.isfile(self._temporary or self._path)
+    def lasting(self) -> bool:
+        """Whether close() waits for the disk: it is wanted, and a regular file."""
+        return self._durable and self._path is not None and os.path.isfile(self._temporary or self._path)
 
     def close(self) -> None:
-        """sync(), where there is a disk, and close."""
+        """sync(), where there is a disk to wait for, and close."""
         if self._file is None:
             return
         try:
-            if self.on_disk:
+            if self.lasting:
                 self.sync()
             else:
                 self.flush()

@@ -89,7 +89,7 @@ int64_t example_record_size(int64_t size, int64_t list_size);
  * entries go; *list_at is set to where those of the feature lists go. */
 uint8_t *example_begin(uint8_t *out, int64_t size, int64_t list_size, uint8_t **list_at);
 
-/* Writes the checksum behind the payload. */
-void example_finish(uint8_t *out, int64_t size, int64_t list_size);
+/* Writes the checksums behind the payloads of `count` records, one to three. */
+void example_finish(uint8_t *const out[3], const int64_t sizes[3], const int64_t list_sizes[3], size_t count);
 
 #endif

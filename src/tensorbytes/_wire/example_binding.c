@@ -323,10 +323,11 @@ static int record_fits(int64_t start, int64_t size, int64_t list_size, size_t ro
 static PyObject *py_example_frame(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     struct buffers b = {.taken = 0};
-    uint8_t *out, *list_place = NULL;
+    uint8_t *out, *list_place = NULL, *records[3];
+    int64_t record_sizes[3], record_list_sizes[3];
     const int64_t *starts, *sizes, *list_sizes;
     int64_t *at, *list_at;
-    size_t room, count, size_count, list_count, at_count, list_at_count;
+    size_t room, count, size_count, list_count, at_count, list_at_count, pending = 0;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_frame", n, 7, 7))
@@ -346,7 +347,13 @@ static PyObject *py_example_frame(PyObject *module, PyObject *const *args, Py_ss
             if (!fits)
                 break;
             if (finish) {
-                example_finish(out + starts[i], sizes[i], list_size);
+                records[pending] = out + starts[i];
+                record_sizes[pending] = sizes[i];
+                record_list_sizes[pending] = list_size;
+                if (++pending == 3 || i + 1 == count) {
+                    example_finish(records, record_sizes, record_list_sizes, pending);
+                    pending = 0;
+                }
                 continue;
             }
             at[i] = example_begin(out + starts[i], sizes[i], list_size, &list_place) - out;

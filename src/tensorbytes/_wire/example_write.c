@@ -196,8 +196,16 @@ uint8_t *example_begin(uint8_t *out, int64_t size, int64_t list_size, uint8_t **
     return entries;
 }
 
-void example_finish(uint8_t *out, int64_t size, int64_t list_size)
+void example_finish(uint8_t *const out[3], const int64_t sizes[3], const int64_t list_sizes[3], size_t count)
 {
-    size_t payload = payload_size(size, list_size);
-    wire_put_u32(out + 12 + payload, wire_mask(wire_crc32c(0, out + 12, payload)));
+    const uint8_t *payloads[3];
+    size_t lengths[3];
+    uint32_t crc[3];
+    for (size_t i = 0; i < 3; i++) { /* in place of those that are not there, nothing of the first */
+        payloads[i] = out[i < count ? i : 0] + 12;
+        lengths[i] = i < count ? payload_size(sizes[i], list_sizes[i]) : 0;
+    }
+    wire_crc32c_three(payloads, lengths, crc);
+    for (size_t i = 0; i < count; i++)
+        wire_put_u32(out[i] + 12 + lengths[i], wire_mask(crc[i]));
 }

@@ -1,33 +1,22 @@
-"""Columns to framed records: the kernel computes where everything goes, then puts it there.
-
-It does so without holding the interpreter's lock, so large batches are laid out in threads.
-"""
+"""Columns to framed records: the kernel computes where everything goes, then puts it there."""
 
 from __future__ import annotations
 
 import itertools
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorbytes import _wire
 from tensorbytes.errors import LossError
+from tensorbytes.records.framing import FRESH, Memory
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
 # No protobuf runtime reads a message of 2 GiB or more.
 MAX_BYTES = (1 << 31) - 1
 _FRAME_BYTES = 16
-# More would wait for the one that writes the files.
-_MOST_THREADS = 4
-_FEWEST_FOR_THREADS = 4
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Column(NamedTuple):
@@ -55,7 +44,12 @@ def running(sizes: Any) -> Array:
 
 
 def framed(
-    features: Sequence[Column], lists: Sequence[Column] | None, count: int, shards: int = 1, first: int = 0
+    features: Sequence[Column],
+    lists: Sequence[Column] | None,
+    count: int,
+    shards: int = 1,
+    first: int = 0,
+    memory: Memory = FRESH,
 ) -> list[memoryview]:
     """The records of `count` rows, for each shard the ones it gets, end to end.
 
@@ -70,7 +64,7 @@ def framed(
     if largest > MAX_BYTES:
         raise too_large(largest)
     starts, bounds = _placed(record_sizes, shards, first)
-    out = np.empty(bounds[-1], np.uint8)
+    out = memory.array(bounds[-1])
     at, list_at = np.empty(count, np.int64), None if lists is None else np.empty(count, np.int64)
     _wire.example_frame(out, starts, sizes, list_sizes, at, list_at, False)
     for column in features:
@@ -81,24 +75,6 @@ def framed(
     _wire.example_frame(out, starts, sizes, list_sizes, at, list_at, True)
     view = bytes_view(out)
     return [view[start:end] for start, end in itertools.pairwise(bounds)]
-
-
-def ahead(make: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """make(item) for each item, in order, but some of them at once where there are enough."""
-    workers = min(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _MOST_THREADS
-    )
-    if workers == 1 or len(items) < _FEWEST_FOR_THREADS:
-        yield from map(make, items)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        begun: deque[Future[R]] = deque()
-        for item in items:
-            begun.append(pool.submit(make, item))
-            if len(begun) > workers:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
 
 
 def too_large(size: int) -> LossError:

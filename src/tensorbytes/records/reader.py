@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -25,9 +23,8 @@ from tensorbytes.records.inputs import Inputs
 from tensorbytes.records.paths import base_path, byte_range, expand
 from tensorbytes.records.salvage import Damage
 from tensorbytes.records.schema import Feature, Schema, sidecar_path
+from tensorbytes.records.threads import available, in_order
 from tensorbytes.tensor import Array
-
-_MOST_THREADS = 8
 
 
 class DamageWarning(UserWarning):
@@ -97,7 +94,7 @@ class Records:
         self._targets = expand(paths)
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
-        self._threads = threads if threads is not None else min(os.cpu_count() or 1, _MOST_THREADS)
+        self._threads = available() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads)
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
@@ -189,10 +186,7 @@ class Records:
         def work(block: Block | Exception) -> tuple[Columns, Exception | None]:
             return (Columns({}, 0), block) if isinstance(block, Exception) else decode_sound(block, plan, verify)
 
-        second = next(found, None)
-        threads = 1 if second is None else self._threads
-        results = _in_threads(work, chain([first], [] if second is None else [second], found), threads)
-        with contextlib.closing(results):
+        with contextlib.closing(in_order(work, chain([first], found), self._threads)) as results:
             for columns, failure in results:
                 if columns.count:
                     yield columns
@@ -360,25 +354,6 @@ def _caught(items: Iterator[Block]) -> Iterator[Block | Exception]:
         yield from items
     except Exception as error:
         yield error
-
-
-def _in_threads(work: Any, items: Iterator[Any], threads: int) -> Generator[Any, None, None]:
-    """map(work, items) in threads, in order."""
-    if threads < 2:
-        yield from map(work, items)
-        return
-    pending: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="tensorbytes") as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(work, item))
-                if len(pending) > threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
 
 
 def _handed(part: Part, feature: Feature, to: str, device: str | None) -> Any:

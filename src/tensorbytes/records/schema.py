@@ -197,9 +197,9 @@ class Schema(Mapping[str, Feature]):
         with _open(path) as file:
             return cls.from_json(storage.read_exactly(file, limit), source=storage.describe(path))
 
-    def save(self, path: storage.Target) -> None:
+    def save(self, path: storage.Target, *, sync: bool = True) -> None:
         """Write a JSON file; an older one is replaced at once or not at all."""
-        storage.write(path, [self.to_json().encode()])
+        storage.write(path, [self.to_json().encode()], sync=sync)
 
     def to_tf(self) -> Any:
         """The feature spec for tf.io.parse_example; for SequenceExamples the pair (context, lists)

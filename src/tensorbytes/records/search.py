@@ -27,6 +27,7 @@ _LOOK_BYTES = 16 << 20
 _GUESSES = 4
 # A payload whose header is lost is looked for in this many bytes at most.
 _SPAN_BYTES = 64 << 20
+_STEP_BYTES = 1 << 16
 _FOOTER_BYTES = 4
 _MOST_FIELDS = 1 << 16
 
@@ -57,15 +58,16 @@ class Search:
         return self._cut(at, end, "cut header" if status == _wire.CUT_HEADER else "cut payload")
 
     def is_header(self, at: int) -> bool:
-        """Whether the last 12 bytes of a record of 8 bytes are the header of another one, with its data behind it.
+        """Whether the last 12 bytes of a record of 8 bytes are the header of another one, from which records go on.
 
-        So it is if the first was torn right behind its own header, and the second appended.
+        So it is if the first was torn right behind its own header, and others appended.
         """
         payload = at + HEADER_BYTES
-        end = payload + self._length(at)
-        if self._goes_on(payload) or not self._obtain(at, end + _FOOTER_BYTES):
+        if not self._window.reach(payload + 1) or self._follow(payload, payload + 1)[0] > payload:
             return False
-        return self._confirmed(payload, end)
+        end = at + FRAME_BYTES + self._length(at)
+        stop, status = self._follow(at, end + 1)
+        return stop >= end and status == _wire.OK
 
     # ---- one header ----------------------------------------------------------
 
@@ -123,8 +125,10 @@ class Search:
 
     def _next_header(self, at: int, stop: int) -> int | None:
         """The first sound header that starts in [at, stop)."""
+        last = stop + HEADER_BYTES - 1
         while at < stop and self._window.reach(at + HEADER_BYTES):
-            end = min(self._window.end, stop + HEADER_BYTES - 1)
+            self._window.reach(min(at + _STEP_BYTES, last))  # however small the pieces are that a stream gives
+            end = min(self._window.end, last)
             found = at + _wire.resync(self._window.view(at, end), 0, end - at)
             if found + HEADER_BYTES <= end:
                 return found

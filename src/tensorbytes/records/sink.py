@@ -106,7 +106,7 @@ class Files:
         """The end of all streams, on disk but not yet visible."""
         for sink in self._sinks:
             sink.finish()
-            sink.output.settle(sink.output.on_disk)
+            sink.output.settle(sink.output.lasting)
 
     def close(self) -> None:
         for sink in self._sinks:
@@ -135,14 +135,14 @@ def sidecar(target: Any) -> str | None:
     return sidecar_path(base_path(os.fspath(target))) if storage.is_path(target) else None
 
 
-def create(target: Any, shards: int, compression: str | None, level: int | None) -> Files:
+def create(target: Any, shards: int, compression: str | None, level: int | None, durable: bool) -> Files:
     """New files, which take the place of old ones once they are visible."""
     sinks: list[Sink] = []
     try:
         for index in range(shards):
             path = target if shards == 1 else shard_path(os.fspath(target), index, shards)
             packer = _packer(_named(compression), level)
-            sinks.append(Sink(Output(path), packer))
+            sinks.append(Sink(Output(path, durable=durable), packer))
     except BaseException:
         for sink in sinks:
             sink.output.abort()
@@ -150,7 +150,7 @@ def create(target: Any, shards: int, compression: str | None, level: int | None)
     return Files(sinks)
 
 
-def append(target: Any, compression: str | None, level: int | None) -> Files:
+def append(target: Any, compression: str | None, level: int | None, durable: bool) -> Files:
     """A file that is written onwards from its last whole record; its compression stays as it is."""
     wanted = None if compression is None else _named(compression)
     found, count = wanted or "none", 0
@@ -168,7 +168,7 @@ def append(target: Any, compression: str | None, level: int | None) -> Files:
         count = end.records
         return end.at
 
-    output = Output(target, resume)
+    output = Output(target, resume, durable)
     try:
         return Files([Sink(output, _packer(found, level), count)])
     except BaseException:

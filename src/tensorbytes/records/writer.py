@@ -15,12 +15,14 @@ from typing import Any
 from tensorbytes import _wire, storage
 from tensorbytes.errors import TensorbytesError, UsageError
 from tensorbytes.records import batch, guess, sink
-from tensorbytes.records.assemble import MAX_BYTES, Column, ahead, framed, too_large
+from tensorbytes.records.assemble import MAX_BYTES, Column, framed, too_large
 from tensorbytes.records.batch import BatchColumn, Given
 from tensorbytes.records.collect import Collector, collector
 from tensorbytes.records.encode import Misfit, describe
+from tensorbytes.records.framing import Memory
 from tensorbytes.records.growth import Fault, Growth, faults_of
 from tensorbytes.records.schema import Schema, sidecar_path
+from tensorbytes.records.threads import available, in_order
 from tensorbytes.typing import Buffer
 
 # Rows are turned into bytes when there are this many of them, or this much.
@@ -47,7 +49,8 @@ class RecordWriter:
     the file, before the records become visible, unless sidecar=False.
 
     `lists` names the features that are feature lists, where no schema says so: the records
-    are SequenceExamples then. mode="a" adds to a file, after a look at its end.
+    are SequenceExamples then. mode="a" adds to a file, after a look at its end. With
+    sync=False, close() does not wait for the disk.
     """
 
     def __init__(
@@ -61,14 +64,16 @@ class RecordWriter:
         shards: int = 1,
         mode: str = "w",
         sidecar: bool = True,
+        sync: bool = True,
     ) -> None:
         sink.check_arguments(path, shards, mode)
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
-        self._sidecar = sink.sidecar(path) if sidecar else None
+        self._sidecar, self._durable = sink.sidecar(path) if sidecar else None, sync
         self._saved: object = ()  # not even none yet
+        self._memory = Memory()
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
         self._required: Adders = []
@@ -77,9 +82,9 @@ class RecordWriter:
         self._most_rows = _ROWS * min(shards, _MOST_CHUNKS)
         self._most_bytes = _CHUNK_BYTES * min(shards, _MOST_CHUNKS)
         if mode == "a":
-            self._files = sink.append(path, compression, level)
+            self._files = sink.append(path, compression, level, sync)
         else:
-            self._files = sink.create(path, shards, compression, level)
+            self._files = sink.create(path, shards, compression, level, sync)
         self._count = self._files.count  # records that are written
         try:
             self._use(self._first_schema(path))
@@ -239,7 +244,7 @@ class RecordWriter:
         assert self._schema is not None
         features = [column for is_list, column in columns if not is_list]
         lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
-        return framed(features, lists, count, len(self._files), first)
+        return framed(features, lists, count, len(self._files), first, self._memory)
 
     def _put(self, pieces: list[memoryview], count: int) -> None:
         if not self._files.hidden:
@@ -313,7 +318,7 @@ class RecordWriter:
 
         starts = range(0, count, step)
         with self._whole_or_closed():
-            for start, pieces in zip(starts, ahead(made, starts), strict=True):
+            for start, pieces in zip(starts, in_order(made, starts, available()), strict=True):
                 self._put(pieces, min(step, count - start))
 
     def write_raw(self, payload: Buffer) -> None:
@@ -357,14 +362,14 @@ class RecordWriter:
         if self._sidecar is None or self._saved is self._schema:
             return
         if self._schema is not None:
-            self._merged(self._schema).save(self._sidecar)
+            self._merged(self._schema).save(self._sidecar, sync=self._durable)
         elif not self._files.count and self._before is None and storage.is_local(self._sidecar):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._sidecar)  # of an older file
         self._saved = self._schema
 
     def close(self) -> None:
-        """sync(), where there is a disk, and close."""
+        """sync(), unless the writer was made with sync=False, and close."""
         if self._files.closed:
             return
         self._drain()
