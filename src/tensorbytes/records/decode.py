@@ -13,7 +13,7 @@ from tensorbytes import _wire, dtypes
 from tensorbytes.errors import CorruptError, LimitError, SchemaError, TensorbytesError, UnsupportedError
 from tensorbytes.records import example, stored
 from tensorbytes.records.columns import Columns, Part, offsets_of
-from tensorbytes.records.framing import Block, verified
+from tensorbytes.records.framing import Block
 from tensorbytes.records.schema import Feature, Schema
 from tensorbytes.records.schema_defaults import STRINGS
 from tensorbytes.tensor import Array
@@ -124,12 +124,11 @@ def decode(block: Block, plan: Plan) -> Columns:
         return _decode(in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence), plan)
 
 
-def decode_sound(block: Block, plan: Plan, verify: bool) -> tuple[Columns, TensorbytesError | None]:
-    """The columns of the records up to the first that is damaged or does not fit, and what is wrong with that one."""
+def decode_sound(block: Block, plan: Plan) -> tuple[Columns, TensorbytesError | None]:
+    """The columns of the records up to the first that does not fit, and what is wrong with that one."""
 
     def work(stop: int) -> Columns:
-        part = block._replace(records=block.records[:stop])
-        return decode(verified(part) if verify and stop else part, plan)
+        return decode(block._replace(records=block.records[:stop]), plan)
 
     good, bad = 0, len(block.records)
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +25,8 @@ from tensorbytes.typing import bytes_view
 HEADER_BYTES = 12
 FRAME_BYTES = 16
 BLOCK_BYTES = 2 << 20
+# Batches up to this size are read as a whole, larger ones in parts that are joined.
+_LARGE_BATCH_BYTES = 8 << 20
 # Smaller arrays are cheap enough by themselves.
 _SMALL_BYTES = 1 << 15
 # At most this much is kept of buffers of one size.
@@ -148,7 +150,8 @@ def blocks(
         if ended:
             return
         if kept:
-            size = block_bytes * (1 + (len(carried) + block_bytes // 2) // block_bytes)
+            wanted = block_bytes if cut is None else _whole_batches(block_bytes, cut.every * end // kept)
+            size = max(wanted, len(carried) + block_bytes // 2)
         else:  # one record fills the block: let it grow, as far as bytes arrive
             size = _larger(stream, carried, base, first, len(view), limits)
 
@@ -164,6 +167,13 @@ def _fill(stream: Stream, view: memoryview, filled: int) -> tuple[int, CorruptEr
             break
         filled += count
     return filled, None
+
+
+def _whole_batches(block_bytes: int, batch_bytes: int) -> int:
+    """The size of a block that holds a number of batches and little more."""
+    if batch_bytes > _LARGE_BATCH_BYTES:
+        return block_bytes
+    return max(1, round(block_bytes / batch_bytes)) * batch_bytes * 17 // 16 + FRAME_BYTES
 
 
 def _until_border(count: int, first: int, cut: Cut) -> int:
@@ -196,12 +206,6 @@ def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -
     return CorruptError(what + ADVICE, at=at, path=stream.path)
 
 
-def sound(block: Block) -> Block:
-    """The records of a block up to the first whose checksum is wrong."""
-    found, _, _ = _wire.scan(block.data, int(block.records[0, 0]) - HEADER_BYTES, True, np.empty_like(block.records))
-    return block if found >= len(block.records) else block._replace(records=block.records[:found])
-
-
 def verified(block: Block) -> Block:
     """The same block, once the checksums of its payloads were found right."""
     records = block.records
@@ -215,3 +219,17 @@ def verified(block: Block) -> Block:
             path=block.path,
         )
     return block
+
+
+def checked(found: Iterable[Block]) -> Iterator[Block]:
+    """The same blocks, verified; of one that is damaged the records before the damage, then the error."""
+    for block in found:
+        records = block.records
+        start = int(records[0, 0]) - HEADER_BYTES
+        count, _, _ = _wire.scan(block.data, start, True, block.memory.array(records.shape, np.int64))
+        if count >= len(records):
+            yield block
+            continue
+        if count:
+            yield block._replace(records=records[:count])
+        verified(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +21,12 @@ class Inputs:
         # None for file objects that can be read only once, -1 when they were.
         self._starts = {id(t): _position(t) for t in targets if not storage.is_path(byte_range(t)[0])}
         self._turn = 0
+
+    @property
+    def are_files(self) -> bool:
+        """Whether all are files on a disk, which never keep a reader waiting."""
+        paths = [byte_range(target)[0] for target in self.targets]
+        return all(storage.is_local(path) and os.path.isfile(path) for path in paths)
 
     @property
     def read_once(self) -> bool:

@@ -23,7 +23,7 @@ from tensorbytes.records.inputs import Inputs
 from tensorbytes.records.paths import base_path, byte_range, expand
 from tensorbytes.records.salvage import Damage
 from tensorbytes.records.schema import Feature, Schema, sidecar_path
-from tensorbytes.records.threads import available, in_order
+from tensorbytes.records.threads import available, pipeline
 from tensorbytes.tensor import Array
 
 
@@ -130,9 +130,6 @@ class Records:
 
     def _inferred(self, block: Block) -> Plan:
         inference = Inference()
-        if self._verify and not self._skip:
-            good = framing.sound(block)
-            block = good if len(good.records) else framing.verified(block)  # which says what is wrong
         inference.add(block)
         origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
         return self._planned(inference.schema(), origin, closed=True)
@@ -143,7 +140,7 @@ class Records:
         if self._plan is None:
             if self._inputs.read_once:
                 raise UsageError("the schema of a stream is known when its first records were read: pass schema=")
-            for block in self._blocks(None):
+            for block in framing.checked(self._blocks(None)):
                 self._plan = self._inferred(block)
                 break
             else:
@@ -173,7 +170,8 @@ class Records:
     def _decoded(self, every: int | None) -> Iterator[Columns]:
         """The columns of block after block, decoded in threads, in order; then what went wrong."""
         self.damages.clear()
-        found = _caught(self._blocks(every, Memory()))
+        blocks = self._blocks(every, Memory())
+        found = _caught(framing.checked(blocks) if self._verify and not self._skip else blocks)
         first = next(found, None)
         if first is None:
             return
@@ -181,12 +179,14 @@ class Records:
             raise first
         if self._plan is None:
             self._plan = self._inferred(first)
-        plan, verify = self._plan, self._verify and not self._skip
+        plan = self._plan
 
         def work(block: Block | Exception) -> tuple[Columns, Exception | None]:
-            return (Columns({}, 0), block) if isinstance(block, Exception) else decode_sound(block, plan, verify)
+            return (Columns({}, 0), block) if isinstance(block, Exception) else decode_sound(block, plan)
 
-        with contextlib.closing(in_order(work, chain([first], found), self._threads)) as results:
+        # A pipe that brings nothing more would keep a thread that reads ahead of it, and so the end of this one.
+        threads = self._threads if self._inputs.are_files else 1
+        with contextlib.closing(pipeline(work, chain([first], found), threads)) as results:
             for columns, failure in results:
                 if columns.count:
                     yield columns
@@ -264,11 +264,9 @@ class Records:
 
     def payloads(self) -> Iterator[bytes]:
         """The bytes of each record, whatever it holds."""
-        for block in self._blocks(None):
-            verify = self._verify and not self._skip
-            yield from map(bytes, payloads(framing.sound(block) if verify else block))
-            if verify:
-                framing.verified(block)
+        found = self._blocks(None)
+        for block in framing.checked(found) if self._verify and not self._skip else found:
+            yield from map(bytes, payloads(block))
 
     def to_arrow(self, size: int = 65536) -> Any:
         """A pyarrow.RecordBatchReader over batches of `size` records."""

@@ -5,6 +5,12 @@ makes this more than a search is that payloads may hold TFRecords themselves: a 
 payload must not come out as one of the file's, whatever was damaged around it. So a payload whose
 header is lost is first given the chance to end where its own checksum stands, and records that
 end early, in front of what can only be the rest of a payload, are left alone.
+
+Some things can't be told apart. Records right behind a header, or where a protobuf field starts,
+may have been appended after a torn write, or be what the payload holds: those that fit into it are
+taken for held, so lost rather than made up. A payload that holds records may still set some free
+if it is damaged in two places, if its header vanished without a trace, or if it is no protobuf
+message and cut exactly between two of them.
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ _LOOK_BYTES = 16 << 20
 _GUESSES = 4
 # A payload whose header is lost is looked for in this many bytes at most.
 _SPAN_BYTES = 64 << 20
+# And in this many behind records that end early, which may be some that it holds.
+_REST_BYTES = 4 << 20
 _STEP_BYTES = 1 << 16
 _FOOTER_BYTES = 4
 _MOST_FIELDS = 1 << 16
@@ -304,7 +312,7 @@ class Search:
     def _closing(self, at: int, summed: int, start: int, crc: int) -> int | None:
         """Where the payload of the record at `at` ends, from `start` on, as far as there is time to look."""
         window = self._window
-        limit = min(start + min(_LOOK_BYTES, self._may_spend(at) // 2), at + _SPAN_BYTES)
+        limit = min(start + min(_REST_BYTES, self._may_spend(at) // 2), at + _SPAN_BYTES)
         crc = _wire.crc32c(window.view(summed, start), crc)
         here = start
         while here < limit and window.reach(here + FRAME_BYTES):
