@@ -40,13 +40,21 @@ static int wrong(const char *what)
     return 0;
 }
 
-/* Pairs of (start, end), or of (offset, length), that must lie within `size` bytes. */
-static int check_spans(const int64_t *spans, size_t count, size_t size)
+/* Below this many bytes a call is over before another thread could be woken to use the GIL. */
+#define RELEASE_BYTES (256 * 1024)
+
+/* Pairs of (start, end) that must lie within `size` bytes. Returns how many bytes they span, -1 if one is outside. */
+static int64_t check_spans(const int64_t *spans, size_t count, size_t size)
 {
-    for (size_t i = 0; i < count; i++)
-        if (spans[2 * i] < 0 || spans[2 * i] > spans[2 * i + 1] || (uint64_t)spans[2 * i + 1] > size)
-            return wrong("a span is outside the buffer");
-    return 1;
+    int64_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (spans[2 * i] < 0 || spans[2 * i] > spans[2 * i + 1] || (uint64_t)spans[2 * i + 1] > size) {
+            wrong("a span is outside the buffer");
+            return -1;
+        }
+        total += spans[2 * i + 1] - spans[2 * i];
+    }
+    return total;
 }
 
 static int check_records(const int64_t *records, size_t count, size_t size)
@@ -112,19 +120,21 @@ static PyObject *py_example_steps(PyObject *module, PyObject *const *args, Py_ss
     int64_t *offsets, *steps;
     uint8_t *kinds;
     size_t size, count, offset_count, kind_count, step_count, done;
+    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_steps", n, 5, 5))
         return NULL;
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
         && take(&b, args[2], 1, 8, &offsets, &offset_count) && take(&b, args[3], 1, 1, &kinds, &kind_count)
-        && take(&b, args[4], 1, 16, &steps, &step_count) && check_spans(spans, count, size)
+        && take(&b, args[4], 1, 16, &steps, &step_count) && (total = check_spans(spans, count, size)) >= 0
         && (offset_count > count || wrong("there are too few offsets"))
         && ((kinds == NULL) == (steps == NULL) || wrong("kinds and steps go together"))) {
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
         done = example_steps(buf, spans, count, offsets, kinds, steps,
                              kind_count < step_count ? kind_count : step_count);
-        Py_END_ALLOW_THREADS
+        if (state)
+            PyEval_RestoreThread(state);
         result = PyLong_FromSize_t(done);
     }
     release(&b);
@@ -139,16 +149,18 @@ static PyObject *py_example_count(PyObject *module, PyObject *const *args, Py_ss
     int64_t *offsets;
     uint64_t bytes = 0;
     size_t size, count, offset_count, kind, done;
+    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_count", n, 4, 4) || !binding_position(args[2], KIND_INT64, &kind))
         return NULL;
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
-        && take(&b, args[3], 1, 8, &offsets, &offset_count) && check_spans(spans, count, size)
+        && take(&b, args[3], 1, 8, &offsets, &offset_count) && (total = check_spans(spans, count, size)) >= 0
         && (offset_count > count || wrong("there are too few offsets")) && (kind || wrong("no kind of list is 0"))) {
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
         done = example_count(buf, spans, count, (int)kind, offsets, &bytes);
-        Py_END_ALLOW_THREADS
+        if (state)
+            PyEval_RestoreThread(state);
         result = Py_BuildValue("nK", (Py_ssize_t)done, (unsigned long long)bytes);
     }
     release(&b);
@@ -162,6 +174,7 @@ static PyObject *py_example_fill(PyObject *module, PyObject *const *args, Py_ssi
     const int64_t *spans;
     void *out;
     size_t size, count, room, kind, done;
+    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_fill", n, 5, 5) || !binding_position(args[2], KIND_INT64, &kind))
@@ -174,11 +187,12 @@ static PyObject *py_example_fill(PyObject *module, PyObject *const *args, Py_ssi
         return NULL;
     }
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
-        && take(&b, args[4], 1, kind == KIND_FLOAT ? 4 : 8, &out, &room) && check_spans(spans, count, size)) {
-        Py_BEGIN_ALLOW_THREADS
+        && take(&b, args[4], 1, kind == KIND_FLOAT ? 4 : 8, &out, &room) && (total = check_spans(spans, count, size)) >= 0) {
+        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
         done = kind == KIND_FLOAT ? example_fill_float(buf, spans, count, width, out, room)
                                   : example_fill_int64(buf, size, spans, count, width, out, room);
-        Py_END_ALLOW_THREADS
+        if (state)
+            PyEval_RestoreThread(state);
         result = PyLong_FromSize_t(done);
     }
     release(&b);
@@ -193,16 +207,18 @@ static PyObject *py_example_fill_bytes(PyObject *module, PyObject *const *args, 
     int64_t *offsets;
     uint8_t *data;
     size_t size, count, offset_count, room, done;
+    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_fill_bytes", n, 4, 4))
         return NULL;
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
         && take(&b, args[2], 1, 8, &offsets, &offset_count) && take(&b, args[3], 1, 1, &data, &room)
-        && check_spans(spans, count, size) && (offset_count > 0 || wrong("there are too few offsets"))) {
-        Py_BEGIN_ALLOW_THREADS
+        && (total = check_spans(spans, count, size)) >= 0 && (offset_count > 0 || wrong("there are too few offsets"))) {
+        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
         done = example_fill_bytes(buf, spans, count, offsets, offset_count - 1, data, room);
-        Py_END_ALLOW_THREADS
+        if (state)
+            PyEval_RestoreThread(state);
         result = PyLong_FromSize_t(done);
     }
     release(&b);

@@ -53,9 +53,8 @@ class Plan:
         ]
         for column in self.columns:
             _check_column(column)
-        self.groups = [
-            _Group([c for c in self.columns if c.in_lists == in_lists], in_lists) for in_lists in (False, True)
-        ]
+        groups = [_Group([c for c in self.columns if c.in_lists == in_lists], in_lists) for in_lists in (False, True)]
+        self.groups = [group for group in groups if group.columns or closed] or groups[:1]
 
 
 def _check_column(column: Column) -> None:
@@ -116,23 +115,48 @@ def _located(block: Block, keys: Sequence[bytes], in_lists: bool) -> tuple[Array
     return found
 
 
-def decode(block: Block, plan: Plan) -> Columns:
+class Prepared(NamedTuple):
+    """A block in which all wanted features were found; not if that failed, which is said in its turn."""
+
+    block: Block
+    found: list[Located] | None
+
+
+def prepare(block: Block, plan: Plan) -> Prepared:
+    """The first half of decoding, which may be done in another thread."""
+    try:
+        return Prepared(block, _locate_groups(block, plan))
+    except TensorbytesError:
+        return Prepared(block, None)
+
+
+def _locate_groups(block: Block, plan: Plan) -> list[Located]:
+    groups = []
+    for group in plan.groups:
+        groups.append(locate(block, group.keys, group.in_lists, plan.schema.sequence))
+        block = groups[-1].block
+    return groups
+
+
+def decode(block: Block, plan: Plan, found: list[Located] | None = None) -> Columns:
     """The columns of a block's records."""
     try:
-        return _decode(block, plan)
+        return _decode(found or _locate_groups(block, plan), plan)
     except Unusual:
-        return _decode(in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence), plan)
+        usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence)
+        return _decode(_locate_groups(usual, plan), plan)
 
 
-def decode_sound(block: Block, plan: Plan) -> tuple[Columns, TensorbytesError | None]:
+def decode_sound(prepared: Prepared, plan: Plan) -> tuple[Columns, TensorbytesError | None]:
     """The columns of the records up to the first that does not fit, and what is wrong with that one."""
+    block = prepared.block
 
     def work(stop: int) -> Columns:
         return decode(block._replace(records=block.records[:stop]), plan)
 
     good, bad = 0, len(block.records)
     try:
-        return work(bad), None
+        return decode(block, plan, prepared.found), None
     except TensorbytesError as error:
         failure = error
     while bad - good > 1:
@@ -149,13 +173,10 @@ class Unusual(Exception):
     """A list that is malformed, or sound but not of the form that the kernel reads."""
 
 
-def _decode(block: Block, plan: Plan) -> Columns:
+def _decode(groups: list[Located], plan: Plan) -> Columns:
     parts: dict[str, Part] = {}
-    for group in plan.groups:
-        if not group.columns and not plan.closed:
-            continue
-        found = locate(block, group.keys, group.in_lists, plan.schema.sequence)
-        block = found.block
+    block = groups[-1].block  # which has all that was rewritten for any of them
+    for group, found in zip(plan.groups, groups, strict=True):
         if plan.closed and found.unknown.any():
             raise _unknown_feature(block, int(np.argmax(found.unknown)), group, plan)
         for index, column in enumerate(group.columns):

@@ -21,6 +21,7 @@ class Inputs:
         # None for file objects that can be read only once, -1 when they were.
         self._starts = {id(t): _position(t) for t in targets if not storage.is_path(byte_range(t)[0])}
         self._turn = 0
+        self.compressed = False  # what was last opened
 
     @property
     def are_files(self) -> bool:
@@ -53,6 +54,7 @@ class Inputs:
                     self._rewind(target)
                     ahead.append((open_source(target, self._compression, start, end), start))
                 source, start = ahead.popleft()
+                self.compressed = source.compression != "none"
                 with source:
                     yield source, start
         finally:

@@ -15,7 +15,7 @@ from tensorbytes import frameworks, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.records import framing, salvage
 from tensorbytes.records.columns import Columns, Part, joined, to_rows, to_value
-from tensorbytes.records.decode import Column, Plan, decode, decode_sound, payloads
+from tensorbytes.records.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
 from tensorbytes.records.framing import Block, Cut, Memory
 from tensorbytes.records.index import Index, indexes
 from tensorbytes.records.infer import Inference
@@ -181,17 +181,24 @@ class Records:
             self._plan = self._inferred(first)
         plan = self._plan
 
-        def work(block: Block | Exception) -> tuple[Columns, Exception | None]:
-            return (Columns({}, 0), block) if isinstance(block, Exception) else decode_sound(block, plan)
+        def begin(block: Block | Exception) -> Prepared | Exception:
+            return block if isinstance(block, Exception) else prepare(block, plan)
 
-        # A pipe that brings nothing more would keep a thread that reads ahead of it, and so the end of this one.
-        threads = self._threads if self._inputs.are_files else 1
-        with contextlib.closing(pipeline(work, chain([first], found), threads)) as results:
+        def end(item: Prepared | Exception) -> tuple[Columns, Exception | None]:
+            return (Columns({}, 0), item) if isinstance(item, Exception) else decode_sound(item, plan)
+
+        prepared = map(begin, chain([first], found))
+        with contextlib.closing(pipeline(end, prepared, self._useful_threads())) as results:
             for columns, failure in results:
                 if columns.count:
                     yield columns
                 if failure is not None:
                     raise failure
+
+    def _useful_threads(self) -> int:
+        if not self._inputs.are_files:
+            return 1  # a pipe that brings nothing more would hold a thread that reads ahead, and its end
+        return self._threads - 1 if self._inputs.compressed else self._threads  # there is one that inflates
 
     # ---- what users iterate over -----------------------------------------------
 
