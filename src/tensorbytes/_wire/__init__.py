@@ -60,6 +60,7 @@ resync = salvage.resync
 closing = salvage.closing
 example_count = examples.example_count
 example_fill = examples.example_fill
+example_fill_all = examples.example_fill_all
 example_fill_bytes = examples.example_fill_bytes
 example_frame = examples.example_frame
 example_locate = examples.example_locate
@@ -79,6 +80,7 @@ __all__ = [
     "crc32c",
     "example_count",
     "example_fill",
+    "example_fill_all",
     "example_fill_bytes",
     "example_frame",
     "example_locate",

@@ -40,21 +40,13 @@ static int wrong(const char *what)
     return 0;
 }
 
-/* Below this many bytes a call is over before another thread could be woken to use the GIL. */
-#define RELEASE_BYTES (256 * 1024)
-
-/* Pairs of (start, end) that must lie within `size` bytes. Returns how many bytes they span, -1 if one is outside. */
-static int64_t check_spans(const int64_t *spans, size_t count, size_t size)
+/* Pairs of (start, end), or of (offset, length), that must lie within `size` bytes. */
+static int check_spans(const int64_t *spans, size_t count, size_t size)
 {
-    int64_t total = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (spans[2 * i] < 0 || spans[2 * i] > spans[2 * i + 1] || (uint64_t)spans[2 * i + 1] > size) {
-            wrong("a span is outside the buffer");
-            return -1;
-        }
-        total += spans[2 * i + 1] - spans[2 * i];
-    }
-    return total;
+    for (size_t i = 0; i < count; i++)
+        if (spans[2 * i] < 0 || spans[2 * i] > spans[2 * i + 1] || (uint64_t)spans[2 * i + 1] > size)
+            return wrong("a span is outside the buffer");
+    return 1;
 }
 
 static int check_records(const int64_t *records, size_t count, size_t size)
@@ -120,21 +112,19 @@ static PyObject *py_example_steps(PyObject *module, PyObject *const *args, Py_ss
     int64_t *offsets, *steps;
     uint8_t *kinds;
     size_t size, count, offset_count, kind_count, step_count, done;
-    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_steps", n, 5, 5))
         return NULL;
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
         && take(&b, args[2], 1, 8, &offsets, &offset_count) && take(&b, args[3], 1, 1, &kinds, &kind_count)
-        && take(&b, args[4], 1, 16, &steps, &step_count) && (total = check_spans(spans, count, size)) >= 0
+        && take(&b, args[4], 1, 16, &steps, &step_count) && check_spans(spans, count, size)
         && (offset_count > count || wrong("there are too few offsets"))
         && ((kinds == NULL) == (steps == NULL) || wrong("kinds and steps go together"))) {
-        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
+        Py_BEGIN_ALLOW_THREADS
         done = example_steps(buf, spans, count, offsets, kinds, steps,
                              kind_count < step_count ? kind_count : step_count);
-        if (state)
-            PyEval_RestoreThread(state);
+        Py_END_ALLOW_THREADS
         result = PyLong_FromSize_t(done);
     }
     release(&b);
@@ -149,52 +139,118 @@ static PyObject *py_example_count(PyObject *module, PyObject *const *args, Py_ss
     int64_t *offsets;
     uint64_t bytes = 0;
     size_t size, count, offset_count, kind, done;
-    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_count", n, 4, 4) || !binding_position(args[2], KIND_INT64, &kind))
         return NULL;
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
-        && take(&b, args[3], 1, 8, &offsets, &offset_count) && (total = check_spans(spans, count, size)) >= 0
+        && take(&b, args[3], 1, 8, &offsets, &offset_count) && check_spans(spans, count, size)
         && (offset_count > count || wrong("there are too few offsets")) && (kind || wrong("no kind of list is 0"))) {
-        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
+        Py_BEGIN_ALLOW_THREADS
         done = example_count(buf, spans, count, (int)kind, offsets, &bytes);
-        if (state)
-            PyEval_RestoreThread(state);
+        Py_END_ALLOW_THREADS
         result = Py_BuildValue("nK", (Py_ssize_t)done, (unsigned long long)bytes);
     }
     release(&b);
     return result;
 }
 
+/* A column of numbers to be filled. */
+struct filling {
+    struct buffers buffers;
+    const int64_t *spans;
+    void *out;
+    size_t count, room, kind, done;
+    long long width;
+};
+
+/* Takes the arguments (spans, kind, width, out). */
+static int take_filling(struct filling *f, PyObject *const *args, size_t size)
+{
+    f->buffers.taken = 0;
+    if (!binding_position(args[1], KIND_INT64, &f->kind))
+        return 0;
+    f->width = PyLong_AsLongLong(args[2]);
+    if (f->width == -1 && PyErr_Occurred())
+        return 0;
+    if (f->kind != KIND_FLOAT && f->kind != KIND_INT64)
+        return wrong("only lists of float and int64 are filled here");
+    return take(&f->buffers, args[0], 0, 16, &f->spans, &f->count)
+        && take(&f->buffers, args[3], 1, f->kind == KIND_FLOAT ? 4 : 8, &f->out, &f->room)
+        && check_spans(f->spans, f->count, size);
+}
+
+static void fill(struct filling *f, const uint8_t *buf, size_t size)
+{
+    f->done = f->kind == KIND_FLOAT ? example_fill_float(buf, f->spans, f->count, f->width, f->out, f->room)
+                                    : example_fill_int64(buf, size, f->spans, f->count, f->width, f->out, f->room);
+}
+
 static PyObject *py_example_fill(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     struct buffers b = {.taken = 0};
+    struct filling f = {.buffers = {.taken = 0}};
     const uint8_t *buf;
-    const int64_t *spans;
-    void *out;
-    size_t size, count, room, kind, done;
-    int64_t total;
+    size_t size;
     PyObject *result = NULL;
     (void)module;
-    if (!binding_arguments("example_fill", n, 5, 5) || !binding_position(args[2], KIND_INT64, &kind))
+    if (!binding_arguments("example_fill", n, 5, 5))
         return NULL;
-    long long width = PyLong_AsLongLong(args[3]);
-    if (width == -1 && PyErr_Occurred())
+    if (take(&b, args[0], 0, 1, &buf, &size) && take_filling(&f, args + 1, size)) {
+        Py_BEGIN_ALLOW_THREADS
+        fill(&f, buf, size);
+        Py_END_ALLOW_THREADS
+        result = PyLong_FromSize_t(f.done);
+    }
+    release(&f.buffers);
+    release(&b);
+    return result;
+}
+
+/* Many at once, because a thread that gives up the GIL often waits long to get it back. */
+static PyObject *py_example_fill_all(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf;
+    size_t size;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_fill_all", n, 2, 2))
         return NULL;
-    if (kind != KIND_FLOAT && kind != KIND_INT64) {
-        wrong("only lists of float and int64 are filled here");
+    Py_ssize_t total = PyList_Size(args[1]), taken = 0;
+    if (total < 0 || !take(&b, args[0], 0, 1, &buf, &size)) {
+        release(&b);
         return NULL;
     }
-    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
-        && take(&b, args[4], 1, kind == KIND_FLOAT ? 4 : 8, &out, &room) && (total = check_spans(spans, count, size)) >= 0) {
-        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
-        done = kind == KIND_FLOAT ? example_fill_float(buf, spans, count, width, out, room)
-                                  : example_fill_int64(buf, size, spans, count, width, out, room);
-        if (state)
-            PyEval_RestoreThread(state);
-        result = PyLong_FromSize_t(done);
+    struct filling *fillings = PyMem_Calloc((size_t)total + 1, sizeof *fillings);
+    int good = fillings != NULL;
+    if (!good)
+        PyErr_NoMemory();
+    while (good && taken < total) {
+        PyObject *request = PyList_GetItem(args[1], taken), *parts[4];
+        good = PyTuple_Check(request) && PyTuple_Size(request) == 4;
+        for (int i = 0; good && i < 4; i++)
+            parts[i] = PyTuple_GetItem(request, i);
+        if (good)
+            good = take_filling(fillings + taken++, parts, size);
+        else
+            PyErr_SetString(PyExc_TypeError, "expected tuples of (spans, kind, width, out)");
     }
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t i = 0; i < total; i++)
+            fill(fillings + i, buf, size);
+        Py_END_ALLOW_THREADS
+        result = PyList_New(total);
+        for (Py_ssize_t i = 0; result && i < total; i++) {
+            PyObject *done = PyLong_FromSize_t(fillings[i].done);
+            if (!done || PyList_SetItem(result, i, done) < 0)
+                Py_CLEAR(result);
+        }
+    }
+    while (taken)
+        release(&fillings[--taken].buffers);
+    PyMem_Free(fillings);
     release(&b);
     return result;
 }
@@ -207,18 +263,16 @@ static PyObject *py_example_fill_bytes(PyObject *module, PyObject *const *args, 
     int64_t *offsets;
     uint8_t *data;
     size_t size, count, offset_count, room, done;
-    int64_t total;
     PyObject *result = NULL;
     (void)module;
     if (!binding_arguments("example_fill_bytes", n, 4, 4))
         return NULL;
     if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &spans, &count)
         && take(&b, args[2], 1, 8, &offsets, &offset_count) && take(&b, args[3], 1, 1, &data, &room)
-        && (total = check_spans(spans, count, size)) >= 0 && (offset_count > 0 || wrong("there are too few offsets"))) {
-        PyThreadState *state = total < RELEASE_BYTES ? NULL : PyEval_SaveThread();
+        && check_spans(spans, count, size) && (offset_count > 0 || wrong("there are too few offsets"))) {
+        Py_BEGIN_ALLOW_THREADS
         done = example_fill_bytes(buf, spans, count, offsets, offset_count - 1, data, room);
-        if (state)
-            PyEval_RestoreThread(state);
+        Py_END_ALLOW_THREADS
         result = PyLong_FromSize_t(done);
     }
     release(&b);
@@ -389,6 +443,7 @@ PyMethodDef example_methods[] = {
     {"example_steps", FAST(example_steps), "where the steps of feature lists lie"},
     {"example_count", FAST(example_count), "how many values lists have"},
     {"example_fill", FAST(example_fill), "the values of lists of float or int64"},
+    {"example_fill_all", FAST(example_fill_all), "the same for several columns"},
     {"example_fill_bytes", FAST(example_fill_bytes), "the values of lists of bytes"},
     {"example_sizes", FAST(example_sizes), "the size of each row's entry for a column"},
     {"example_write", FAST(example_write), "the entries of a column"},

@@ -282,6 +282,11 @@ def example_fill(buffer: Buffer, spans: Buffer, kind: int, width: int, out: Buff
     return filled
 
 
+def example_fill_all(buffer: Buffer, requests: list[tuple[Buffer, int, int, Buffer]]) -> list[int]:
+    """example_fill for several columns, given as (spans, kind, width, out)."""
+    return [example_fill(buffer, *request) for request in requests]
+
+
 def _decode(raw: Array) -> tuple[Array, int]:
     """The varints end to end in `raw`, and how many of them come before the first of over ten bytes."""
     stops = np.flatnonzero(raw < 0x80) + 1

@@ -80,6 +80,18 @@ class _Group:
     def __init__(self, columns: list[Column], in_lists: bool) -> None:
         self.columns, self.in_lists = columns, in_lists
         self.keys = [column.key.encode() for column in columns]
+        # Those whose values need only be copied, in the dtype they are stored in.
+        self.plain = [index for index, column in enumerate(columns) if not in_lists and _is_plain(column)]
+
+
+def _is_plain(column: Column) -> bool:
+    feature = column.feature
+    return (
+        not column.optional
+        and bool(feature.size)
+        and feature.dtype in ("float32", "int64")
+        and feature.encoding == "flat"
+    )
 
 
 class Located(NamedTuple):
@@ -179,10 +191,27 @@ def _decode(groups: list[Located], plan: Plan) -> Columns:
     for group, found in zip(plan.groups, groups, strict=True):
         if plan.closed and found.unknown.any():
             raise _unknown_feature(block, int(np.argmax(found.unknown)), group, plan)
+        plain = _plain_columns(block, group, found)
         for index, column in enumerate(group.columns):
             reader = _Lists(block, column, plan.origin)
-            parts[column.name] = reader.read(found.kinds[index], found.spans[index])
+            parts[column.name] = plain.get(index) or reader.read(found.kinds[index], found.spans[index])
     return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
+
+
+def _plain_columns(block: Block, group: _Group, found: Located) -> dict[int, Part]:
+    """The plain columns, filled in one call; those with anything unexpected in them are left out."""
+    requests = []
+    for index in group.plain:
+        feature = group.columns[index].feature
+        shape = (len(block.records), *(n or 0 for n in feature.shape))
+        values = block.memory.array(shape, feature.dtype)
+        requests.append((found.spans[index], feature.kind_number, feature.size or 0, values))
+    filled = _wire.example_fill_all(block.data, requests)
+    return {
+        index: Part(request[3])
+        for index, request, count in zip(group.plain, requests, filled, strict=True)
+        if count == len(block.records) and (found.kinds[index] == request[1]).all()
+    }
 
 
 def in_usual_form(block: Block, which: Array, sequence: bool) -> Block:

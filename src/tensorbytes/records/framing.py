@@ -3,8 +3,7 @@
     u64le  length            u32le  masked CRC-32C of the length
     bytes  payload           u32le  masked CRC-32C of the payload
 
-Blocks are found by walking from header to header, each confirmed by its checksum.
-Payloads are checked by `verified`, apart from the walk, so that threads can do it.
+Blocks are found by walking from header to header; what both checksums confirm is a record.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -118,10 +117,14 @@ def blocks(
     base: int = 0,
     cut: Cut | None = None,
     memory: Memory | None = None,
+    verify: bool = True,
     block_bytes: int = BLOCK_BYTES,
     limits: Limits = LIMITS,
 ) -> Iterator[Block]:
-    """The records of a stream; damage raises CorruptError after all that came before it."""
+    """The records of a stream; damage raises CorruptError after all that came before it.
+
+    verify=False trusts payloads without their checksums; headers are always checked.
+    """
     memory = memory or Memory()
     first, carried, size = 0, memoryview(b""), block_bytes
     found = np.empty((0, 2), np.int64)
@@ -134,7 +137,7 @@ def blocks(
         filled, broken = _fill(stream, view, len(carried))
         ended = filled < len(view)
         data = view[:filled]
-        count, end, status = _wire.scan(data, 0, False, found)
+        count, end, status = _wire.scan(data, 0, verify, found)
         kept = count if ended or cut is None else _until_border(count, first, cut)
         if kept < count:
             end, status = int(found[kept, 0]) - HEADER_BYTES, _wire.OK
@@ -143,9 +146,10 @@ def blocks(
             first += kept
         carried = data[end:]
         base += end
-        if broken is not None and status != _wire.BAD_LENGTH:
+        damaged = status in (_wire.BAD_LENGTH, _wire.BAD_DATA)
+        if broken is not None and not damaged:
             raise broken
-        if status == _wire.BAD_LENGTH or (status and ended):
+        if damaged or (status and ended):
             raise fault(stream, status, carried, base, first)
         if ended:
             return
@@ -192,44 +196,17 @@ def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: i
 
 
 def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError:
-    """The error for what ended a walk over headers."""
+    """The error for what ended a walk from record to record."""
     which = f"record {number}"
+    length = int.from_bytes(rest[:8], "little")
     if status == _wire.CUT_HEADER:
         what = f"the file ends inside the header of {which}, {len(rest)} bytes into it"
     elif status == _wire.CUT_PAYLOAD:
-        (length,) = struct.unpack_from("<Q", rest)
         what = f"the file ends inside {which}, which should have {length} bytes"
+    elif status == _wire.BAD_DATA:
+        what = f"{which} is damaged: its {length} bytes and their checksum disagree"
     else:
         what = f"the header of {which} is damaged: its length and the checksum of it disagree"
         if at == 0:
             what += " (is this a TFRecord file, in this compression?)"
     return CorruptError(what + ADVICE, at=at, path=stream.path)
-
-
-def verified(block: Block) -> Block:
-    """The same block, once the checksums of its payloads were found right."""
-    records = block.records
-    start = int(records[0, 0]) - HEADER_BYTES
-    found, at, _ = _wire.scan(block.data, start, True, np.empty_like(records))
-    if found < len(records):
-        raise CorruptError(
-            f"record {block.first + found} is damaged: its {int(records[found, 1])} bytes and their checksum disagree"
-            + ADVICE,
-            at=block.base + at,
-            path=block.path,
-        )
-    return block
-
-
-def checked(found: Iterable[Block]) -> Iterator[Block]:
-    """The same blocks, verified; of one that is damaged the records before the damage, then the error."""
-    for block in found:
-        records = block.records
-        start = int(records[0, 0]) - HEADER_BYTES
-        count, _, _ = _wire.scan(block.data, start, True, block.memory.array(records.shape, np.int64))
-        if count >= len(records):
-            yield block
-            continue
-        if count:
-            yield block._replace(records=records[:count])
-        verified(block)

@@ -201,7 +201,7 @@ def _build(path: Any, start: int, end: int | None, compression: str, limits: Lim
 
 
 def _lengths(source: Source, memory: Memory, limits: Limits) -> Iterator[Array]:
-    for block in framing.blocks(source, memory=memory, limits=limits):
+    for block in framing.blocks(source, memory=memory, verify=False, limits=limits):
         yield block.records[:, 1].copy()
 
 

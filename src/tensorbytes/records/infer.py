@@ -13,7 +13,7 @@ from tensorbytes.errors import SchemaError
 from tensorbytes.records import example
 from tensorbytes.records.compression import open_source
 from tensorbytes.records.decode import Located, Unusual, has_lists, in_usual_form, locate, names_in, steps_of
-from tensorbytes.records.framing import Block, Memory, blocks, verified
+from tensorbytes.records.framing import Block, Memory, blocks
 from tensorbytes.records.paths import byte_range, expand
 from tensorbytes.records.schema import Feature, Schema
 from tensorbytes.tensor import Array
@@ -144,5 +144,5 @@ def infer(paths: Any, *, compression: str = "auto") -> Schema:
         path, start, end = byte_range(target)
         with open_source(path, compression, start, end) as source:
             for block in blocks(source, base=start, memory=memory):
-                inference.add(verified(block))
+                inference.add(block)
     return inference.schema()

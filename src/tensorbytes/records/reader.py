@@ -140,7 +140,7 @@ class Records:
         if self._plan is None:
             if self._inputs.read_once:
                 raise UsageError("the schema of a stream is known when its first records were read: pass schema=")
-            for block in framing.checked(self._blocks(None)):
+            for block in self._blocks(None):
                 self._plan = self._inferred(block)
                 break
             else:
@@ -156,7 +156,9 @@ class Records:
             found = (
                 salvage.intact(source, self._note_damage, base=start, limits=self._limits)
                 if self._skip
-                else framing.blocks(source, base=start, cut=cut, memory=memory, limits=self._limits)
+                else framing.blocks(
+                    source, base=start, cut=cut, memory=memory, verify=self._verify, limits=self._limits
+                )
             )
             for block in found:
                 seen += len(block.records)
@@ -170,8 +172,7 @@ class Records:
     def _decoded(self, every: int | None) -> Iterator[Columns]:
         """The columns of block after block, decoded in threads, in order; then what went wrong."""
         self.damages.clear()
-        blocks = self._blocks(every, Memory())
-        found = _caught(framing.checked(blocks) if self._verify and not self._skip else blocks)
+        found = _caught(self._blocks(every, Memory()))
         first = next(found, None)
         if first is None:
             return
@@ -271,8 +272,7 @@ class Records:
 
     def payloads(self) -> Iterator[bytes]:
         """The bytes of each record, whatever it holds."""
-        found = self._blocks(None)
-        for block in framing.checked(found) if self._verify and not self._skip else found:
+        for block in self._blocks(None):
             yield from map(bytes, payloads(block))
 
     def to_arrow(self, size: int = 65536) -> Any:
