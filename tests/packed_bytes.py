@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tensorbytes.errors import CorruptError
-from tensorbytes.records.compression import compressor, open_source
+from tensorbytes.records.files.compression import compressor, open_source
 
 PACKED = ("gzip", "zlib", "snappy")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorbytes._wire import frame_header, frames, varint
-from tensorbytes.records.salvage import Damage, intact
+from tensorbytes.records.files.salvage import Damage, intact
 
 _RANDOM = np.random.default_rng(20)
 

@@ -1,6 +1,7 @@
 """Structure is tested, not remembered: imports point one way, tables list every module."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ LAYERS = [
     ["testing"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+# Within records/, the same between its folders.
+RECORDS = ["files", "schema", "example", "read", "write", "summaries", "events", "__init__"]
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -54,6 +57,13 @@ def test_imports_only_point_upwards(path):
     assert own in RANK, f"{own} is in no layer: add it to LAYERS and to the design"
     for other in imported(path) - {own}:
         assert RANK[other] < RANK[own], f"{own} imports {other}, which stands beside or below it"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "records").rglob("*.py")), ids=lambda path: path.name)
+def test_the_folders_of_records_too(path):
+    own = RECORDS.index(path.relative_to(PACKAGE / "records").parts[0].removesuffix(".py"))
+    for other in re.findall(r"from tensorbytes\.records\.(\w+)", path.read_text()):
+        assert RECORDS.index(other) <= own, f"{RECORDS[own]} imports {other}, which stands below it"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))

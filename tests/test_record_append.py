@@ -12,7 +12,7 @@ from tensorbytes import _wire
 from tensorbytes.errors import CorruptError, SchemaError, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.output import TornTailWarning
 from tensorbytes.records.schema import Schema
-from tensorbytes.records.writer import RecordWriter
+from tensorbytes.records.write.writer import RecordWriter
 
 
 @pytest.fixture

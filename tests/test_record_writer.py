@@ -23,9 +23,9 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.records.reader import open_records
+from tensorbytes.records.read.reader import open_records
 from tensorbytes.records.schema import Feature, Schema
-from tensorbytes.records.writer import RecordWriter
+from tensorbytes.records.write.writer import RecordWriter
 
 COMPRESSIONS = ["none", "gzip", "zlib", "snappy"]
 
@@ -841,7 +841,7 @@ def test_a_closed_writer_takes_nothing_more(path):
 def test_flushed_records_survive_the_process(path, compression):
     code = f"""
 import os
-from tensorbytes.records.writer import RecordWriter
+from tensorbytes.records.write.writer import RecordWriter
 writer = RecordWriter({str(path)!r}, compression={compression!r})
 for i in range(1500):
     writer.write({{"x": i, "s": "text " * 20}})

@@ -13,7 +13,7 @@ import tensorbytes as tb
 from record_cases import by_hand, expected, numbered, plain_row, rows_of, stream, write
 from record_cases import example as made
 from tensorbytes import Feature, build_index, errors, open_records, plan
-from tensorbytes.records.index import INDEX_SUFFIX
+from tensorbytes.records.files.index import INDEX_SUFFIX
 from wire_bytes import framed
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from packed_bytes import PACKED, Pipe, drain, pack, some_records, threads_left, unpack, unpack_whole
 from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
-from tensorbytes.records import compression, decoders
-from tensorbytes.records.compression import NAMES, compressor, detect, open_source
+from tensorbytes.records.files import compression, decoders
+from tensorbytes.records.files.compression import NAMES, compressor, detect, open_source
 from wire_bytes import framed
 
 

@@ -18,8 +18,8 @@ from tensorflow.core.util import event_pb2
 
 from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.records.events import Event, read_events, read_scalars
-from tensorbytes.records.paths import Split
-from tensorbytes.records.reader import DamageWarning
+from tensorbytes.records.files.paths import Split
+from tensorbytes.records.read.reader import DamageWarning
 from tensorbytes.records.summaries import Audio, Histogram, Image, Metadata
 from wire_bytes import (
     DELIMITED,

@@ -17,8 +17,8 @@ import pytest
 
 from packed_bytes import PACKED, Pipe, drain, pack, some_records, threads_left, unpack
 from tensorbytes.errors import CorruptError, MissingDependencyError, UsageError
-from tensorbytes.records import decoders, inflate
-from tensorbytes.records.compression import NAMES, Prefetched, SeekableInflate, Source, compressor, open_source
+from tensorbytes.records.files import decoders, inflate
+from tensorbytes.records.files.compression import NAMES, Prefetched, SeekableInflate, Source, compressor, open_source
 from wire_bytes import framed
 
 
@@ -33,7 +33,7 @@ def no_thread_is_left():
 # Reads a file twice, in small steps; tells how much memory it took.
 BOMBED = """
 import io, json, sys
-from tensorbytes.records import compression, decoders
+from tensorbytes.records.files import compression, decoders
 
 def peak():  # of this program alone: getrusage counts the process it was started from
     with open("/proc/self/status") as file:
@@ -319,7 +319,7 @@ def test_a_source_that_is_forgotten_stops_its_thread():
 
 
 def test_closing_does_not_wait_for_a_pipe_that_gives_nothing(monkeypatch):
-    monkeypatch.setattr("tensorbytes.records.sources._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("tensorbytes.records.files.sources._PATIENCE_SECONDS", 0.01)
     inner, outer = os.pipe()
     with os.fdopen(inner, "rb", buffering=0) as reader, os.fdopen(outer, "wb", buffering=0) as writer:
         writer.write(pack("gzip", b"abc"))
@@ -335,7 +335,7 @@ def test_a_fork_can_neither_read_nor_hang(tmp_path):
     (tmp_path / "x").write_bytes(pack("gzip", os.urandom(30 << 20), level=0))
     program = (
         "import os, sys\n"
-        "from tensorbytes.records.compression import open_source\n"
+        "from tensorbytes.records.files.compression import open_source\n"
         "from tensorbytes.errors import UsageError\n"
         "source = open_source(sys.argv[1])\n"
         "child = os.fork()\n"

@@ -29,8 +29,8 @@ from tensorbytes import _wire
 from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import reference, salvage_reference
 from tensorbytes.errors import LimitError, Limits, UsageError
-from tensorbytes.records.compression import compressor, open_source
-from tensorbytes.records.salvage import intact, repair, verify
+from tensorbytes.records.files.compression import compressor, open_source
+from tensorbytes.records.files.salvage import intact, repair, verify
 
 FILES = {"plain": golden(PLAIN), "nested": golden(NESTED)}
 BOTH = pytest.mark.parametrize("file", FILES.values(), ids=FILES)

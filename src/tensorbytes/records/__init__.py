@@ -7,14 +7,14 @@ with RecordWriter("out.tfrecord") as writer:
 """
 
 from tensorbytes.records.events import Event, Scalars, read_events, read_scalars
-from tensorbytes.records.index import build_index
-from tensorbytes.records.infer import infer as infer_schema
-from tensorbytes.records.paths import Split
-from tensorbytes.records.reader import Batch, DamageWarning, Records, open_records
-from tensorbytes.records.salvage import Damage, Report, repair, verify
+from tensorbytes.records.files.index import build_index
+from tensorbytes.records.files.paths import Split
+from tensorbytes.records.files.salvage import Damage, Report, repair, verify
+from tensorbytes.records.files.splits import plan
+from tensorbytes.records.read.infer import infer as infer_schema
+from tensorbytes.records.read.reader import Batch, DamageWarning, Records, open_records
 from tensorbytes.records.schema import Feature, Schema
-from tensorbytes.records.splits import plan
-from tensorbytes.records.writer import RecordWriter
+from tensorbytes.records.write.writer import RecordWriter
 
 __all__ = [
     "Batch",

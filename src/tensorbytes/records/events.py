@@ -21,12 +21,13 @@ import numpy as np
 from tensorbytes import frameworks, storage
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import _record
-from tensorbytes.records import salvage, summaries
-from tensorbytes.records.compression import open_source
-from tensorbytes.records.framing import ADVICE, Block
-from tensorbytes.records.paths import expand
-from tensorbytes.records.reader import DamageWarning
-from tensorbytes.records.salvage import Damage
+from tensorbytes.records import summaries
+from tensorbytes.records.files import salvage
+from tensorbytes.records.files.compression import open_source
+from tensorbytes.records.files.framing import ADVICE, Block
+from tensorbytes.records.files.paths import expand
+from tensorbytes.records.files.salvage import Damage
+from tensorbytes.records.read.reader import DamageWarning
 from tensorbytes.records.summaries import NO_METADATA, EventFields, Metadata, ValueFields
 from tensorbytes.tensor import Array
 

@@ -1,0 +1,156 @@
+"""Whole records out of a stream of bytes, in blocks of some MiB.
+
+    u64le  length            u32le  masked CRC-32C of the length
+    bytes  payload           u32le  masked CRC-32C of the payload
+
+Blocks are found by walking from header to header; what both checksums confirm is a record.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tensorbytes import _wire
+from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits
+from tensorbytes.records.files.memory import FRESH, Memory
+from tensorbytes.tensor import Array
+from tensorbytes.typing import bytes_view
+
+HEADER_BYTES = 12
+FRAME_BYTES = 16
+BLOCK_BYTES = 2 << 20
+# Batches up to this size are read as a whole, larger ones in parts that are joined.
+_LARGE_BATCH_BYTES = 8 << 20
+ADVICE = "; repair(src, dst) keeps the records that are whole, on_corrupt='skip' reads around the damage"
+
+
+class Stream(Protocol):
+    """What records are read from: see compression.Source."""
+
+    path: str
+    size: int | None
+
+    def readinto(self, view: memoryview, /) -> int: ...
+
+
+class Block(NamedTuple):
+    """Some records of one file, in the bytes they were read in."""
+
+    data: memoryview
+    records: Array  # int64 [n, 2]: offset in data and length of each payload
+    path: str
+    base: int  # where data starts in the file, or in the inflated stream
+    first: int  # the number of the first record in its file
+    memory: Memory = FRESH  # for what is made of it
+
+
+class Cut(NamedTuple):
+    """Where blocks should end: after every `every` records, of which `seen` came before this file."""
+
+    every: int
+    seen: int
+
+
+def blocks(
+    stream: Stream,
+    *,
+    base: int = 0,
+    cut: Cut | None = None,
+    memory: Memory | None = None,
+    verify: bool = True,
+    block_bytes: int = BLOCK_BYTES,
+    limits: Limits = LIMITS,
+) -> Iterator[Block]:
+    """The records of a stream; damage raises CorruptError after all that came before it.
+
+    verify=False trusts payloads without their checksums; headers are always checked.
+    """
+    memory = memory or Memory()
+    first, carried, size = 0, memoryview(b""), block_bytes
+    found = np.empty((0, 2), np.int64)
+    while True:
+        room = memory.array(size)
+        if len(found) < len(room) // FRAME_BYTES:
+            found = np.empty((len(room) // FRAME_BYTES, 2), np.int64)
+        room[: len(carried)] = carried
+        view = bytes_view(room)
+        filled, broken = _fill(stream, view, len(carried))
+        ended = filled < len(view)
+        data = view[:filled]
+        count, end, status = _wire.scan(data, 0, verify, found)
+        kept = count if ended or cut is None else _until_border(count, first, cut)
+        if kept < count:
+            end, status = int(found[kept, 0]) - HEADER_BYTES, _wire.OK
+        if kept:
+            yield Block(data, found[:kept].copy(), stream.path, base, first, memory)
+            first += kept
+        carried = data[end:]
+        base += end
+        damaged = status in (_wire.BAD_LENGTH, _wire.BAD_DATA)
+        if broken is not None and not damaged:
+            raise broken
+        if damaged or (status and ended):
+            raise fault(stream, status, carried, base, first)
+        if ended:
+            return
+        if kept:
+            wanted = block_bytes if cut is None else _whole_batches(block_bytes, cut.every * end // kept)
+            size = max(wanted, len(carried) + block_bytes // 2)
+        else:  # one record fills the block: let it grow, as far as bytes arrive
+            size = _larger(stream, carried, base, first, len(view), limits)
+
+
+def _fill(stream: Stream, view: memoryview, filled: int) -> tuple[int, CorruptError | None]:
+    """(how far the view is filled, what broke the stream there); what came before is worth reading."""
+    while filled < len(view):
+        try:
+            count = stream.readinto(view[filled:])
+        except CorruptError as error:
+            return filled, error
+        if not count:
+            break
+        filled += count
+    return filled, None
+
+
+def _whole_batches(block_bytes: int, batch_bytes: int) -> int:
+    """The size of a block that holds a number of batches and little more."""
+    if batch_bytes > _LARGE_BATCH_BYTES:
+        return block_bytes
+    return max(1, round(block_bytes / batch_bytes)) * batch_bytes * 17 // 16 + FRAME_BYTES
+
+
+def _until_border(count: int, first: int, cut: Cut) -> int:
+    """How many records to keep so that the block ends where a batch does, if that is most of them."""
+    kept = count - (cut.seen + first + count) % cut.every
+    return kept if kept * 2 >= count else count
+
+
+def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: int, limits: Limits) -> int:
+    length = FRAME_BYTES + struct.unpack_from("<Q", carried)[0] if len(carried) >= HEADER_BYTES else 0
+    if stream.size is not None and length > stream.size - base:
+        raise fault(stream, _wire.CUT_PAYLOAD, carried, base, number)
+    if stream.size is None and length > limits.max_bytes:
+        raise LimitError(f"{stream.path}: a record of {length} bytes at byte {base}; the limit is {limits.max_bytes}")
+    return min(max(length, size), 2 * size)
+
+
+def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError:
+    """The error for what ended a walk from record to record."""
+    which = f"record {number}"
+    length = int.from_bytes(rest[:8], "little")
+    if status == _wire.CUT_HEADER:
+        what = f"the file ends inside the header of {which}, {len(rest)} bytes into it"
+    elif status == _wire.CUT_PAYLOAD:
+        what = f"the file ends inside {which}, which should have {length} bytes"
+    elif status == _wire.BAD_DATA:
+        what = f"{which} is damaged: its {length} bytes and their checksum disagree"
+    else:
+        what = f"the header of {which} is damaged: its length and the checksum of it disagree"
+        if at == 0:
+            what += " (is this a TFRecord file, in this compression?)"
+    return CorruptError(what + ADVICE, at=at, path=stream.path)

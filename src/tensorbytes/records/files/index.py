@@ -1,0 +1,270 @@
+"""Where each record starts: counting, and reading any of them without the rest.
+
+An index is built by walking over the headers. `build_index` saves it beside the data as a
+.tb file, from then on kept up to date: it is used while size and time of the file are those
+it was built from, and rebuilt when not. Compressed files have one as well, with places in
+the inflated stream; reading from the middle of one inflates up to 8 MiB to get there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorbytes import _wire, formats, storage
+from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
+from tensorbytes.records.files import framing
+from tensorbytes.records.files.compression import NAMES, SeekableInflate, Source, open_source
+from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES, Block
+from tensorbytes.records.files.memory import Memory, offsets_of
+from tensorbytes.records.files.paths import byte_range, expand
+from tensorbytes.tensor import Array, Tensor
+from tensorbytes.tree import Document, Leaf
+
+INDEX_SUFFIX = ".index.tb"
+_VERSION = "1"
+Stamp: TypeAlias = tuple[int, int]  # size and time of a file
+# No record of a file is as long: sums of lengths stay far from where integers end.
+_LONGEST = 1 << 48
+# Records that lie closer together than this are read in one go.
+_COALESCE_BYTES = 1 << 16
+_WALK_BYTES = 1 << 20
+_HOP_BYTES = 1 << 12
+
+
+class Index:
+    """The places of one file's records, or of a split's."""
+
+    def __init__(self, target: Any, compression: str, records: Array, stamp: Stamp | None = None) -> None:
+        self._target, self.compression = target, compression
+        self.records = records  # int64 [n, 2]: where the payload starts, its length
+        self.stamp = stamp
+        self._origin = 0 if storage.is_path(target) else target.tell()
+        self._inflate: SeekableInflate | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def read(self, numbers: Array) -> Block:
+        """These records, verified, in this order."""
+        path = storage.describe(self._target)
+        if self.stamp is not None and self.stamp != _stamp(path):
+            raise CorruptError("the file has changed since it was indexed: open it again", at=0, path=path)
+        wanted, inverse = np.unique(numbers, return_inverse=True)
+        starts = self.records[wanted, 0] - HEADER_BYTES
+        ends = starts + self.records[wanted, 1] + FRAME_BYTES
+        pieces, moved, at = [], self.records[wanted], 0
+        for first, last in _runs(starts, ends):
+            begin, end = int(starts[first]), int(ends[last])
+            data = memoryview(self._read(begin, end - begin))
+            rows = slice(first, last + 1)
+            for number in wanted[rows].tolist():
+                self._check(number, data, begin, path)
+            moved[rows, 0] += at - begin
+            pieces.append(data)
+            at += len(data)
+        base, first = (int(starts[0]), int(wanted[0])) if len(wanted) else (0, 0)
+        return Block(memoryview(b"".join(pieces)), moved[inverse], path, base, first)
+
+    def _check(self, number: int, data: memoryview, begin: int, path: str) -> None:
+        """A record must be where the index has it, of that length and with the right checksums."""
+        start, size = self.records[number].tolist()
+        at = start - HEADER_BYTES - begin
+        whole = data[at : at + FRAME_BYTES + size]
+        count, end, _ = _wire.scan(whole, 0, True, np.empty((1, 2), np.int64))
+        if count != 1 or end != FRAME_BYTES + size:
+            raise CorruptError(
+                f"record {number} is damaged, or not where the index has it: no {size} bytes with their checksum here",
+                at=start - HEADER_BYTES,
+                path=path,
+            )
+
+    def _read(self, start: int, size: int) -> bytes | memoryview:
+        if storage.is_path(self._target):
+            if self.compression != "none":
+                if self._inflate is None:  # kept open for its checkpoints
+                    self._inflate = SeekableInflate(self._target, self.compression)
+                    weakref.finalize(self, self._inflate.close)
+                return self._inflate.read_at(start, size)
+            with _opened(self._target) as file:
+                file.seek(start)
+                return storage.read_exactly(file, size)
+        with _position_kept(self._target):
+            if self.compression == "none":
+                self._target.seek(self._origin + start)
+                return storage.read_exactly(self._target, size)
+            self._target.seek(self._origin)
+            return SeekableInflate(self._target, self.compression).read_at(start, size)
+
+
+@contextlib.contextmanager
+def _position_kept(file: Any) -> Iterator[None]:
+    """A file object is its owner's, who may be reading it as well."""
+    before = file.tell()
+    try:
+        yield
+    finally:
+        file.seek(before)
+
+
+def _runs(starts: Array, ends: Array) -> list[tuple[int, int]]:
+    """Neighbours that are read in one go: (first, last) of each run."""
+    if not len(starts):
+        return []
+    breaks = np.flatnonzero(starts[1:] - ends[:-1] > _COALESCE_BYTES)
+    return list(zip([0, *(breaks + 1).tolist()], [*breaks.tolist(), len(starts) - 1], strict=True))
+
+
+def _opened(path: Any) -> contextlib.AbstractContextManager[Any]:
+    if storage.is_url(path):
+        file: contextlib.AbstractContextManager[Any] = storage.open_url(path, "rb")
+        return file
+    return open(path, "rb", buffering=0)
+
+
+# ---- building --------------------------------------------------------------------
+
+
+def indexes(targets: Sequence[Any], compression: str, limits: Limits = LIMITS) -> list[Index]:
+    """An index for each target: the saved one where it is current, else a fresh one."""
+    return [_index(target, compression, limits) for target in targets]
+
+
+def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
+    """Save an index beside each file, and return their paths. Opening the files uses and renews them."""
+    saved = []
+    for target in expand(paths):
+        if not storage.is_local(target):
+            raise UsageError(f"{storage.describe(target)}: an index is saved beside a local file only")
+        path = os.fspath(target)
+        _save(path, _build(path, 0, None, compression, LIMITS))
+        saved.append(path + INDEX_SUFFIX)
+    return saved
+
+
+def _index(target: Any, compression: str, limits: Limits) -> Index:
+    path, start, end = byte_range(target)
+    if not _can_seek(path):  # a pipe, say: reading it for its index would leave nothing to read
+        raise UsageError("a stream that can't seek has no length and no random access: read it in order")
+    if not storage.is_path(path):
+        with _position_kept(path):
+            return _build(path, start, end, compression, limits)
+    whole = start == 0 and end is None
+    if not whole or not storage.is_local(path) or not os.path.exists(os.fspath(path) + INDEX_SUFFIX):
+        return _build(path, start, end, compression, limits)
+    path = os.fspath(path)
+    index = current_index(path)
+    if index is None:
+        index = _build(path, start, end, compression, limits)
+        with contextlib.suppress(OSError):  # a folder that can't be written to: the index serves all the same
+            _save(path, index)
+    return index
+
+
+def _can_seek(target: Any) -> bool:
+    if storage.is_path(target):
+        return storage.is_url(target) or os.path.isfile(target)
+    return hasattr(target, "seekable") and bool(target.seekable())
+
+
+def current_index(path: str) -> Index | None:
+    """The saved index of a file, if there is one and the file has not changed since."""
+    stamp = _stamp(path)
+    found = _load(path)
+    if found is None or found[0] != stamp:
+        return None
+    _, lengths, compression = found
+    if compression == "none" and int(lengths.sum()) + FRAME_BYTES * len(lengths) != stamp[0]:
+        return None
+    return Index(path, compression, _places(lengths), stamp)
+
+
+def _build(path: Any, start: int, end: int | None, compression: str, limits: Limits) -> Index:
+    origin = None if storage.is_path(path) else path.tell()
+    stamp = _stamp(path) if storage.is_local(path) else None
+    with open_source(path, compression, start, end) as source:
+        if source.compression == "none" and source.total is not None and storage.is_local(path):
+            with open(path, "rb", buffering=0) as file:
+                records = _walk(file, source, start, start + source.total)
+        else:
+            lengths = list(_lengths(source, Memory(), limits))
+            records = _places(np.concatenate([np.empty(0, np.int64), *lengths]), start)
+    if origin is not None:
+        path.seek(origin)
+    return Index(path, source.compression, records, stamp)
+
+
+def _lengths(source: Source, memory: Memory, limits: Limits) -> Iterator[Array]:
+    for block in framing.blocks(source, memory=memory, verify=False, limits=limits):
+        yield block.records[:, 1].copy()
+
+
+def _places(lengths: Array, start: int = 0) -> Array:
+    """Where payloads start, and their lengths; records follow each other without a gap."""
+    ends = offsets_of(lengths + FRAME_BYTES)
+    return np.stack([ends[:-1] + (start + HEADER_BYTES), lengths], axis=1)
+
+
+def _walk(file: Any, source: Source, at: int, end: int) -> Array:
+    """From header to header; over long payloads without reading them."""
+    parts, found, size = [np.empty((0, 2), np.int64)], np.empty((_WALK_BYTES // FRAME_BYTES, 2), np.int64), _WALK_BYTES
+    number = 0
+    while at < end:
+        data = memoryview(bytearray(min(size, end - at)))
+        storage.read_at(file, data, at)
+        count, after, status = _wire.scan(data, 0, False, found)
+        size = _WALK_BYTES if count else _HOP_BYTES
+        if not count and status == _wire.CUT_PAYLOAD:
+            (length,) = struct.unpack_from("<Q", data)
+            if length <= end - at - FRAME_BYTES:
+                parts.append(np.array([[at + HEADER_BYTES, length]]))
+                number, at = number + 1, at + FRAME_BYTES + length
+                continue
+        if status == _wire.BAD_LENGTH or (not count and status):
+            raise framing.fault(source, status, data[after:], at + after, number + count)
+        places = found[:count].copy()
+        places[:, 0] += at
+        parts.append(places)
+        number, at = number + count, at + after
+    return np.concatenate(parts)
+
+
+# ---- saving ----------------------------------------------------------------------
+
+
+def _stamp(path: Any) -> Stamp:
+    """What tells whether a file is still the one that was indexed."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def _save(path: str, index: Index) -> None:
+    assert index.stamp is not None
+    lengths = np.ascontiguousarray(index.records[:, 1])
+    size, time = map(str, index.stamp)
+    meta = {"tensorbytes.index": _VERSION, "compression": index.compression, "size": size, "mtime_ns": time}
+    document = Document([Leaf(Tensor("int64", lengths.shape, lengths, meta=meta))])
+    storage.write(path + INDEX_SUFFIX, formats.get("tb").encode(document, frozenset(), {}), sync=False)
+
+
+def _load(path: str) -> tuple[Stamp, Array, str] | None:
+    """(the stamp, the lengths, the compression) of a saved index; None if it is not usable."""
+    try:
+        data = storage.read(path + INDEX_SUFFIX)
+        (document,) = formats.get("tb").decode(data, LIMITS, False, {})
+        value = document.leaves[0].value
+        stamp = int(value.meta["size"]), int(value.meta["mtime_ns"])
+        compression = value.meta["compression"]
+    except (TensorbytesError, LookupError, ValueError, OSError):
+        return None
+    if not isinstance(value, Tensor) or value.dtype != "int64" or value.meta.get("tensorbytes.index") != _VERSION:
+        return None
+    lengths = value.numpy()
+    sound = lengths.ndim == 1 and compression in NAMES and bool(((lengths >= 0) & (lengths < _LONGEST)).all())
+    return (stamp, lengths, compression) if sound else None

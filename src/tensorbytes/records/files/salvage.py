@@ -1,0 +1,262 @@
+"""Reading around damage: every record that is whole, and an account of what is not.
+
+Records and damaged ranges together cover a file exactly: each byte is in a record that is
+delivered, or in a range that is reported. See search.py for how records are found again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import _wire, storage
+from tensorbytes.errors import LIMITS, LimitError, Limits, UsageError
+from tensorbytes.records.files.compression import Source, compressor, open_source
+from tensorbytes.records.files.framing import BLOCK_BYTES, FRAME_BYTES, HEADER_BYTES, Block, Stream
+from tensorbytes.records.files.search import Search
+from tensorbytes.records.files.window import Window
+from tensorbytes.typing import Buffer
+
+Progress = Callable[[int, int | None], object]
+
+_MOST_RECORDS = 1 << 16
+# A header is eight bytes and their checksum: just what a record of eight bytes ends with.
+_LENGTH_BYTES = 8
+_KINDS = {
+    "header": "the length of record {} and its checksum disagree",
+    "payload": "the data of record {} and its checksum disagree",
+    "cut header": "the file ends inside the header of record {}",
+    "cut payload": "record {} is cut off",
+    "compression": "the compressed data is damaged or ends early, at record {}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A range of bytes that are not what was written.
+
+    The range is one of the file, or of the inflated stream of a compressed file. All of it is lost,
+    unless `recovered`: then it is the header of a record whose payload was confirmed by its own
+    checksum and is kept. How many records a range held can't always be known: it counts as one in
+    the numbers of those that follow.
+    """
+
+    path: str
+    kind: str  # "header", "payload", "cut header", "cut payload" or "compression"
+    start: int
+    end: int
+    record: int
+    recovered: bool = False
+    cause: str = ""
+
+    def __str__(self) -> str:
+        size = self.end - self.start
+        loss = "its payload was kept" if self.recovered else f"{size} bytes lost" if size else "no whole record lost"
+        cause = f": {self.cause}" if self.cause else ""
+        what = _KINDS[self.kind].format(self.record)
+        return f"{self.path}: {what} (bytes {self.start} to {self.end}, {loss}){cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What verify() found in a file, or repair() kept of it."""
+
+    path: str
+    records: int
+    size: int  # of the file, or of its inflated stream
+    intact: int  # how many of these bytes belong to records that were kept
+    damages: tuple[Damage, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.damages
+
+    @property
+    def lost(self) -> int:
+        """How many bytes belong to no record that was kept."""
+        return self.size - self.intact
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.records} records in {self.size} bytes, "]
+        if self.ok:
+            return lines[0] + "all intact"
+        places = f"{len(self.damages)} places are" if len(self.damages) > 1 else "1 place is"
+        lines[0] += f"{places} damaged, {self.lost} bytes lost"
+        if not self.records:
+            lines.append("  nothing in it is a record: is this a TFRecord file, in this compression?")
+        prefix = f"{self.path}: "
+        return "\n".join([*lines, *("  " + str(damage).removeprefix(prefix) for damage in self.damages)])
+
+
+def intact(
+    source: Stream,
+    on_damage: Callable[[Damage], object],
+    *,
+    base: int = 0,
+    block_bytes: int = BLOCK_BYTES,
+    limits: Limits = LIMITS,
+) -> Iterator[Block]:
+    """The whole records of a source, confirmed by their checksums; damage is handed to `on_damage`, in order.
+
+    `base` is where the source starts in its file. A block never reaches over damage, so that its
+    records are numbered one after the other. The block of a record whose header was recovered
+    holds that record only, and follows the call that reports it.
+    """
+    return _Reader(source, on_damage, base, block_bytes, limits).blocks()
+
+
+class _Reader:
+    """Where reading is: a position in the stream, and the number of the record there."""
+
+    def __init__(
+        self, source: Stream, on_damage: Callable[[Damage], object], base: int, block_bytes: int, limits: Limits
+    ) -> None:
+        self._path, self._on_damage, self._block_bytes, self._limits = source.path, on_damage, block_bytes, limits
+        self._window = Window(source, base, block_bytes)
+        self._search = Search(self._window, limits)
+        self._found = np.empty((min(block_bytes // FRAME_BYTES + 1, _MOST_RECORDS), 2), np.int64)
+        self._at, self._number, self._kind = base, 0, ""
+
+    def blocks(self) -> Iterator[Block]:
+        window, size = self._window, self._block_bytes
+        while True:
+            window.forget(self._at)
+            window.reach(self._at + size)
+            data = window.view(self._at, min(self._at + size, window.end))
+            count, after, status = _wire.scan(data, 0, True, self._found)
+            size = self._block_bytes
+            if count:
+                yield from self._whole(data, count, after)
+            elif status == _wire.OK:
+                break
+            elif status == _wire.CUT_PAYLOAD and self._is_present(_length(data)):
+                size = FRAME_BYTES + _length(data)
+            else:
+                yield from self._damaged(status)
+        if window.broken is not None and self._kind != "compression":
+            self._report("compression", self._at)
+
+    def _whole(self, data: memoryview, count: int, after: int) -> Iterator[Block]:
+        torn = self._found[count - 1, 1] == _LENGTH_BYTES and self._search.is_header(self._at + after - HEADER_BYTES)
+        if torn:
+            count, after = count - 1, after - FRAME_BYTES - _LENGTH_BYTES
+        if count:
+            yield Block(data[:after], self._found[:count].copy(), self._path, self._at, self._number)
+            self._at, self._number = self._at + after, self._number + count
+        if torn:
+            self._report("cut payload", self._at + HEADER_BYTES)
+            self._at, self._number = self._at + HEADER_BYTES, self._number + 1
+
+    def _damaged(self, status: int) -> Iterator[Block]:
+        kind, stop, recovered = self._search.fault(self._at, status)
+        self._report(kind, self._at + HEADER_BYTES if recovered else stop, recovered)
+        if recovered:
+            record = np.array([[HEADER_BYTES, stop - self._at - FRAME_BYTES]], np.int64)
+            yield Block(self._window.view(self._at, stop), record, self._path, self._at, self._number)
+        self._at, self._number = stop, self._number + 1
+
+    def _report(self, kind: str, end: int, recovered: bool = False) -> None:
+        broken = self._window.broken
+        cause = broken.what if broken is not None and kind == "compression" else ""
+        self._kind = kind
+        self._on_damage(Damage(self._path, kind, self._at, end, self._number, recovered, cause))
+
+    def _is_present(self, length: int) -> bool:
+        """Have all bytes of the record here, whose header is sound; False if the stream ends before."""
+        window, limit = self._window, self._limits.max_bytes
+        if window.last is None and length > limit and window.reach(self._at + HEADER_BYTES + limit):
+            raise LimitError(f"{self._path}: a record of {length} bytes at byte {self._at}; the limit is {limit}")
+        end = self._at + FRAME_BYTES + length
+        return (window.last is None or end <= window.last) and window.reach(end)
+
+
+def _length(header: memoryview) -> int:
+    return int.from_bytes(header[:8], "little")
+
+
+# ---- whole files ------------------------------------------------------------
+
+
+class _Account:
+    """What is known of a file so far."""
+
+    def __init__(self) -> None:
+        self.records = self.intact = 0
+        self.damages: list[Damage] = []
+
+    def blocks(self, source: Source, limits: Limits, progress: Progress | None) -> Iterator[Block]:
+        for block in intact(source, self.damages.append, limits=limits):
+            self.records += len(block.records)
+            self.intact += len(block.data)
+            yield block
+            if progress is not None:
+                progress(source.consumed, source.total)
+        if progress is not None:
+            progress(source.consumed, source.total)
+
+    def report(self, path: str) -> Report:
+        lost = sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
+        return Report(path, self.records, self.intact + lost, self.intact, tuple(self.damages))
+
+
+def verify(
+    path: Any, *, compression: str = "auto", limits: Limits = LIMITS, progress: Progress | None = None
+) -> Report:
+    """Read all of a file and report what is damaged: which bytes, which record, in what way.
+
+    `path` may be a URL or a file object as well. `progress` is called with the bytes read so far
+    and their total, or None if that is unknown.
+    """
+    account = _Account()
+    with open_source(path, compression, limits=limits) as source:
+        for _ in account.blocks(source, limits, progress):
+            pass
+        return account.report(source.path)
+
+
+def repair(
+    src: Any,
+    dst: Any,
+    *,
+    compression: str = "auto",
+    replace: bool = False,
+    limits: Limits = LIMITS,
+    progress: Progress | None = None,
+) -> Report:
+    """Write the whole records of `src` to `dst`, in the same compression, and report what was lost.
+
+    Their bytes are copied as they are; only a record whose header was damaged gets a new one. `dst`
+    is replaced atomically if it is a local path. That it is `src` itself must be said by `replace`:
+    what can't be read today is gone then.
+    """
+    same = src is dst or (storage.is_local(src) and storage.is_local(dst) and _same_file(src, dst))
+    if same and not replace:
+        raise UsageError(
+            f"{storage.describe(src)} would be replaced by its repaired self: pass replace=True, or keep it"
+        )
+    account = _Account()
+
+    def pieces() -> Iterator[Buffer]:
+        with open_source(src, compression, limits=limits) as source:
+            packer = compressor(source.compression)
+            for block in account.blocks(source, limits, progress):
+                last = account.damages[-1] if account.damages else None
+                if last is not None and last.recovered and last.start == block.base:
+                    yield packer.compress(_wire.frame_header(int(block.records[0, 1])))
+                    yield packer.compress(block.data[HEADER_BYTES:])
+                else:
+                    yield packer.compress(block.data)
+            if same and account.damages and not account.records:
+                raise UsageError(f"{source.path}: no record in it is whole, so it is not replaced by nothing")
+            yield packer.finish()
+
+    storage.write(dst, pieces())
+    return account.report(storage.describe(src))
+
+
+def _same_file(one: Any, other: Any) -> bool:
+    return os.path.exists(other) and os.path.samefile(one, other)

@@ -1,0 +1,314 @@
+"""Where plain bytes are read from, in sequence: a file as it is, or what a decoder makes of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from tensorbytes import storage
+from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.records.files.decoders import Decoder, Feed
+from tensorbytes.typing import Buffer, bytes_view
+
+_READ_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 20
+# Pieces below this size are joined, as long as that needs no further reading.
+_SMALL_PIECE = 1 << 16
+_DEPTH = 4
+# A thread that is stopped ends within milliseconds, unless it waits for bytes: that can't be broken off.
+_PATIENCE_SECONDS = 1.0
+# Their own methods fill memory, and return when some bytes are there. A subclass may change only read().
+_FILLERS: dict[Any, tuple[str, str]] = {
+    io.FileIO: ("readinto", "read"),
+    io.BytesIO: ("readinto", "read"),
+    io.BufferedReader: ("readinto1", "read1"),
+    io.BufferedRandom: ("readinto1", "read1"),
+}
+
+
+class Source:
+    """The plain bytes of a target, from the first to the last. Use it in a with block, or close it."""
+
+    path: str
+    compression: str
+    size: int | None = None  # plain bytes of the whole file, where known without reading
+    total: int | None = None  # compressed bytes to be read, where known
+    consumed: int = 0  # compressed bytes read so far
+    _rest: memoryview = memoryview(b"")
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill memory with the next bytes; gives how many: 0 at the end, otherwise any number up to all."""
+        if not len(self._rest):
+            self._rest = bytes_view(self._read_piece())
+        count = min(len(view), len(self._rest))
+        view[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def next_piece(self) -> Buffer:
+        """The next bytes, as many as come at a time; none at the end."""
+        if len(self._rest):
+            piece, self._rest = self._rest, memoryview(b"")
+            return piece
+        return self._read_piece()
+
+    def _read_piece(self) -> Buffer:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+# ---- a file as it is ---------------------------------------------------------
+
+
+class PlainSource(Source):
+    """A file, or a range of its bytes, read straight into the memory that asks for them."""
+
+    compression = "none"
+
+    def __init__(self, file: Any, path: str, *, owned: bool, base: int | None) -> None:
+        self.path = path
+        self.seekable = base is not None
+        self._file, self._owned = file, owned
+        self.base = base or 0  # the file's position at offset 0
+        self._start = 0
+        self._end: int | None = None
+        fill, read = _FILLERS.get(type(file), ("", "read"))
+        self._fill: Callable[[memoryview], int | None] | None = getattr(file, fill) if fill else None
+        self._some: Callable[[int], Any] = getattr(file, read)
+
+    def limit(self, start: int, end: int | None) -> None:
+        """Read only the bytes from start to end."""
+        if self.size is not None:
+            self.total = max(self.size if end is None else end, start) - start
+        self._start, self._end = start, end
+        self.seek(0)
+
+    def seek(self, offset: int) -> None:
+        self._file.seek(self.base + self._start + offset)
+        self._rest, self.consumed = memoryview(b""), offset
+
+    def peek(self, least: int) -> bytes:
+        """The first bytes, at least so many if there are so many; they are still to be read."""
+        while len(self._rest) < least:
+            piece = self._read(max(64, least) - len(self._rest))
+            if not len(piece):
+                break
+            self._rest = bytes_view(bytes(self._rest) + piece)
+        return bytes(self._rest)
+
+    def readinto(self, view: memoryview) -> int:
+        if self._fill is None or len(self._rest):
+            count = super().readinto(view)
+        else:
+            room = self._within(len(view))
+            filled = self._fill(view if room == len(view) else view[:room])
+            count = self._checked(filled, room)
+        self.consumed += count
+        return count
+
+    def next_piece(self) -> Buffer:
+        piece = super().next_piece()
+        self.consumed += len(piece)
+        return piece
+
+    def _read_piece(self) -> Buffer:
+        return self._read(_READ_BYTES)
+
+    def _within(self, count: int) -> int:
+        return count if self._end is None else min(count, self._end - self._start - self.consumed)
+
+    def _read(self, count: int) -> bytes:
+        room = self._within(count)
+        piece = self._some(room)
+        if isinstance(piece, str):
+            raise UsageError(f"{self.path} gives text: open the file in binary mode, with 'rb'")
+        if self._checked(None if piece is None else len(piece), room) > room:
+            raise UsageError(f"{self.path} gave {len(piece)} bytes when asked for {room}")
+        return bytes(piece)
+
+    def _checked(self, count: int | None, room: int) -> int:
+        if count is None:
+            raise UsageError(f"{self.path} has no bytes ready: a file object must wait for them, not return None")
+        if not count and room and self._end is not None:
+            raise CorruptError(
+                f"the file ends before the range of bytes {self._start} to {self._end} does: has it become shorter?",
+                at=self._start + self.consumed,
+                path=self.path,
+            )
+        return count
+
+    def close(self) -> None:
+        self._rest = memoryview(b"")
+        if self._owned:
+            self._file.close()
+
+
+def open_plain(target: Any) -> PlainSource:
+    """A target's bytes as they are. File objects are read from where they stand, and never closed."""
+    storage.check_target(target, "read")
+    path = storage.describe(target)
+    if not storage.is_path(target):
+        source = PlainSource(target, path, owned=False, base=_position(target))
+        if source.seekable and type(target) in _FILLERS:
+            source.total = max(target.seek(0, os.SEEK_END) - target.seek(source.base), 0)
+        return source
+    file: Any
+    if storage.is_url(target):
+        file = storage.open_url(target, "rb")
+        source = PlainSource(file, path, owned=True, base=_position(file))
+        size = getattr(file, "size", None)
+        source.size = source.total = size if isinstance(size, int) else None
+        return source
+    file = open(path, "rb", buffering=0)  # noqa: SIM115 - the source closes it
+    status = os.fstat(file.fileno())
+    regular = stat.S_ISREG(status.st_mode)
+    source = PlainSource(file, path, owned=True, base=0 if regular else None)
+    source.size = source.total = status.st_size if regular else None
+    return source
+
+
+def _position(file: Any) -> int | None:
+    """Where a file object stands, if it can be moved."""
+    try:
+        return int(file.tell()) if file.seekable() else None
+    except (AttributeError, OSError):
+        return None
+
+
+# ---- compressed files --------------------------------------------------------
+
+
+class DecodedSource(Source):
+    """What a decoder makes of a compressed file."""
+
+    def __init__(self, raw: PlainSource, compression: str, feed: Feed, decoder: Decoder) -> None:
+        self.path, self.total, self.compression = raw.path, raw.total, compression
+        self._raw, self._feed, self._decoder = raw, feed, decoder
+        self._failure: Exception | None = None
+
+    def _read_piece(self) -> Buffer:
+        if self._failure is not None:
+            raise self._failure
+        parts: list[Buffer] = []
+        size = 0
+        try:
+            while piece := self._decoder.next(_PIECE_BYTES - size):
+                parts.append(piece)
+                size += len(piece)
+                if size >= _SMALL_PIECE or not self._feed.buffered:
+                    break
+        except Exception as failure:  # raised when what came before it was handed out
+            self._failure = failure
+            if not parts:
+                raise
+        self.consumed = self._feed.offset
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        self._rest = memoryview(b"")
+        self._raw.close()
+
+
+class _Queue:
+    """Pieces on their way from one thread to another. An exception travels as the last of them."""
+
+    def __init__(self, depth: int) -> None:
+        self._items: deque[tuple[Buffer | BaseException, int]] = deque()
+        self.process = os.getpid()
+        self._depth = depth
+        self._changed = threading.Condition()
+        self._stopped = False
+
+    def put(self, item: Buffer | BaseException, consumed: int) -> bool:
+        """Wait for room; false when nobody wants more."""
+        with self._changed:
+            while len(self._items) >= self._depth and not self._stopped:
+                self._changed.wait()
+            if not self._stopped:
+                self._items.append((item, consumed))
+                self._changed.notify_all()
+            return not self._stopped
+
+    def take(self) -> tuple[Buffer | BaseException, int] | None:
+        """The next piece; nothing once the queue was stopped."""
+        with self._changed:
+            while not self._items and not self._stopped:
+                self._changed.wait()
+            if self._stopped:
+                return None
+            self._changed.notify_all()
+            return self._items.popleft()
+
+    def stop(self) -> None:
+        if os.getpid() != self.process:
+            return  # a copy of the lock, which the thread that was not copied may have held
+        with self._changed:
+            self._stopped = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+def _work_ahead(source: Source, queue: _Queue) -> None:
+    """The thread of a Prefetched, which it must not hold on to: forgotten ones are stopped."""
+    try:
+        wanted = True
+        while wanted:
+            piece = source.next_piece()
+            wanted = queue.put(piece, source.consumed) and len(piece) > 0
+    except BaseException as error:
+        queue.put(error, source.consumed)
+    finally:
+        source.close()
+
+
+class Prefetched(Source):
+    """A source that is read ahead by a thread, up to `depth` pieces of about a mebibyte."""
+
+    def __init__(self, source: Source, depth: int = _DEPTH) -> None:
+        self.path, self.compression = source.path, source.compression
+        self.size, self.total = source.size, source.total
+        self._last: Buffer | BaseException | None = None  # the end, or what went wrong
+        self._queue = _Queue(depth)
+        self._stop = weakref.finalize(self, self._queue.stop)
+        self._thread = threading.Thread(
+            target=_work_ahead, args=(source, self._queue), name=f"tensorbytes: {self.path}", daemon=True
+        )
+        self._thread.start()
+
+    def _read_piece(self) -> Buffer:
+        if self._last is None:
+            if os.getpid() != self._queue.process:
+                raise UsageError(f"{self.path} was opened before a fork: open it in the process that reads it")
+            item = self._queue.take()
+            if item is None:
+                raise UsageError(f"{self.path} is closed")
+            piece, self.consumed = item
+            if isinstance(piece, BaseException) or not len(piece):
+                self._last = piece
+            else:
+                return piece
+        if isinstance(self._last, BaseException):
+            raise self._last
+        return b""
+
+    def close(self) -> None:
+        """Stop the thread, which closes the source it reads."""
+        self._rest = memoryview(b"")
+        self._stop()
+        if os.getpid() == self._queue.process:
+            self._thread.join(_PATIENCE_SECONDS)

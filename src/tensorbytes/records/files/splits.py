@@ -1,0 +1,113 @@
+"""Byte ranges of files that can be read independently, each record in exactly one of them.
+
+A cut is first put at an even distance, then moved to where a record starts: the next place
+with a sound header, from which sound headers lead to the next cut, or go on for 64 MiB. A
+payload may hold TFRecords itself; their headers break off where it ends, so that they are not
+taken for the file's. For payloads that hold more than that, build_index first: plan uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import _wire, storage
+from tensorbytes.errors import UsageError
+from tensorbytes.records.files.compression import open_source
+from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES
+from tensorbytes.records.files.index import current_index
+from tensorbytes.records.files.paths import Split, expand
+
+_LOOK_BYTES = 1 << 20
+# Headers must go on this far behind a cut, unless they meet the next one.
+_CONFIRM_BYTES = 64 << 20
+
+
+def plan(paths: Any, n: int) -> list[Split]:
+    """Divide uncompressed files into about `n` byte ranges of like size, none across two files.
+
+    `open_records(split)` reads one. Compressed files can't be read from the middle: each is
+    refused, with the advice to read whole files in parallel.
+    """
+    if n < 1:
+        raise UsageError(f"{n} splits: expected 1 or more")
+    files = []
+    for target in expand(paths):
+        if not storage.is_local(target):
+            raise UsageError(f"{storage.describe(target)}: only local files are split")
+        with open_source(target) as source:
+            if source.compression != "none":
+                raise UsageError(
+                    f"{source.path} is compressed ({source.compression}) and can't be read from the middle: "
+                    "give whole files to each reader"
+                )
+            files.append((os.fspath(target), source.size or 0))
+    total = sum(size for _, size in files)
+    share = max(1, -(-total // n))
+    return [split for path, size in files for split in _split(path, size, max(1, round(size / share)))]
+
+
+def _split(path: str, size: int, count: int) -> list[Split]:
+    """Cuts are looked for from the last to the first: a chain of headers that meets one already found is right."""
+    if not size:
+        return []
+    index = current_index(path)
+    borders = [size]
+    with open(path, "rb", buffering=0) as file:
+        for number in range(count - 1, 0, -1):
+            wanted = size * number // count
+            if index is not None:
+                starts = index.records[:, 0] - HEADER_BYTES
+                at = int(np.searchsorted(starts, wanted))
+                found = int(starts[at]) if at < len(starts) else size
+            else:
+                found = _next_record(file, wanted, borders[-1])
+            if 0 < found < borders[-1]:
+                borders.append(found)
+    borders.append(0)
+    return [Split(path, start, end) for end, start in reversed(list(pairwise(borders)))]
+
+
+def _next_record(file: Any, at: int, border: int) -> int:
+    """Where the first record from `at` on starts; `border`, where one does, if there is none before."""
+    while at < border:
+        data = _read(file, at, border)
+        found = _wire.resync(data, 0, len(data))
+        if found + HEADER_BYTES > len(data):
+            if at + len(data) >= border:
+                break
+            at += len(data) - HEADER_BYTES + 1
+            continue
+        broken = _follow(file, at + found, border)
+        if broken is None:
+            return at + found
+        at = broken + 1
+    return border
+
+
+def _follow(file: Any, at: int, border: int) -> int | None:
+    """Follow the headers from a record to a border, or far enough; where they break off, None if they don't.
+
+    All records on the way would break off at the same place, so that the search goes on behind it.
+    """
+    first, stop = True, at + _CONFIRM_BYTES
+    found = np.empty((_LOOK_BYTES // FRAME_BYTES, 2), np.int64)
+    while at < min(border, stop):
+        data = _read(file, at, border)
+        count, after, status = _wire.scan(data, 0, first, found)
+        if not count:
+            length = int.from_bytes(data[:8], "little")
+            if status != _wire.CUT_PAYLOAD or length > border - at - FRAME_BYTES:
+                return at
+            after = FRAME_BYTES + length  # a record longer than what was read
+        at, first = at + after, False
+    return None
+
+
+def _read(file: Any, at: int, size: int) -> memoryview:
+    data = memoryview(bytearray(min(_LOOK_BYTES, size - at)))
+    storage.read_at(file, data, at)
+    return data

@@ -1,0 +1,127 @@
+"""Columns as Arrow record batches; the memory is shared, not copied.
+
+| column                                | Arrow type                                          |
+| ------------------------------------- | --------------------------------------------------- |
+| one number, bytes or text a record    | the primitive type, large_binary, large_string      |
+| a fixed number of values              | fixed_size_list; n-D: arrow.fixed_shape_tensor      |
+| a varying number, feature lists       | large_list, nested as deep as the feature varies    |
+
+A missing feature is null. Arrow has no bfloat16, float8 or complex types, so columns of
+those are refused; leave them out with columns=.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.errors import LossError, MissingDependencyError
+from tensorbytes.records.read.columns import Part, to_value
+from tensorbytes.records.schema import Feature
+from tensorbytes.tensor import Array, Ragged, Strings, Tensor
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:
+    raise MissingDependencyError("to_arrow()", "arrow") from None
+
+
+def reader(columns: Mapping[str, tuple[Feature, bool]], parts: Iterator[dict[str, Part]]) -> pa.RecordBatchReader:
+    """A stream of record batches. For each column: its feature, and whether it is a feature list."""
+    schema = pa.schema(
+        [pa.field(name, _type(name, feature, in_lists)) for name, (feature, in_lists) in columns.items()]
+    )
+    return pa.RecordBatchReader.from_batches(schema, (_batch(schema, columns, piece) for piece in parts))
+
+
+def _batch(schema: pa.Schema, columns: Mapping[str, tuple[Feature, bool]], parts: dict[str, Part]) -> pa.RecordBatch:
+    arrays = [_array(parts[name], feature) for name, (feature, _) in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+# ---- types -----------------------------------------------------------------------
+
+
+def _type(name: str, feature: Feature, in_lists: bool) -> pa.DataType:
+    kind, shape = _item_type(name, feature), feature.shape
+    if None in shape[1:]:
+        raise LossError(
+            f"column {name!r} is {feature.describe()}: to_arrow() has lists that vary in their first dimension only; "
+            "leave it out with columns=",
+            feature="shape",
+        )
+    kind = pa.large_list(_fixed_type(kind, shape[1:])) if None in shape else _fixed_type(kind, shape)
+    return pa.large_list(kind) if in_lists else kind
+
+
+def _item_type(name: str, feature: Feature) -> pa.DataType:
+    if feature.dtype in ("text", "bytes"):
+        return pa.large_string() if feature.dtype == "text" else pa.large_binary()
+    arrow = dtypes.get(feature.dtype).arrow
+    if arrow is None:
+        raise LossError(
+            f"column {name!r} is {feature.dtype}, which Arrow has no type for; leave it out with columns=",
+            feature="dtype",
+        )
+    return pa.bool_() if arrow == "bool" else getattr(pa, arrow)()
+
+
+def _fixed_type(item: pa.DataType, shape: tuple[int | None, ...]) -> pa.DataType:
+    known = [n or 0 for n in shape]
+    numeric = pa.types.is_floating(item) or pa.types.is_integer(item)
+    if len(known) > 1 and numeric and all(known):
+        return pa.fixed_shape_tensor(item, known)
+    for n in reversed(known):
+        item = pa.list_(item, n)
+    return item
+
+
+# ---- arrays ----------------------------------------------------------------------
+
+
+def _array(part: Part, feature: Feature) -> pa.Array:
+    value = to_value(part, feature)
+    missing = None if part.present is None or feature.default is not None else ~part.present
+    if missing is not None and feature.optional and feature.size is not None:
+        return _with_gaps(value, feature, missing)
+    splits, values = (value.splits, value.values) if isinstance(value, Ragged) else ((), value)
+    if isinstance(value, Ragged) and value.shapes is not None:  # TensorProtos, each with a shape of its own
+        inner = tuple(n or 0 for n in feature.shape[1:])
+        items, splits = _items(values, (-1, *inner)), (splits[0] // max(math.prod(inner), 1),)
+    else:
+        items = _items(values, values.shape)
+    for level, offsets in reversed(list(enumerate(splits))):
+        mask = pa.array(missing) if missing is not None and level == 0 else None
+        items = pa.LargeListArray.from_arrays(pa.array(offsets), items, mask=mask)
+    return items
+
+
+def _items(values: Tensor | Strings, shape: tuple[int, ...]) -> pa.Array:
+    """An array whose items have the shape[1:]."""
+    if isinstance(values, Strings):
+        kind = pa.large_string() if values.encoding == "utf-8" else pa.large_binary()
+        buffers = [None, pa.py_buffer(np.ascontiguousarray(values.offsets)), pa.py_buffer(values.data)]
+        flat = pa.Array.from_buffers(kind, len(values.offsets) - 1, buffers)
+    else:
+        flat = pa.array(values.numpy().reshape(-1))
+    inner = shape[1:]
+    count = shape[0] if shape[0] >= 0 else len(flat) // max(math.prod(inner), 1)
+    kind = _fixed_type(flat.type, inner)
+    if isinstance(kind, pa.FixedShapeTensorType):
+        storage = pa.FixedSizeListArray.from_arrays(flat, kind.storage_type.list_size)
+        return pa.ExtensionArray.from_storage(kind, storage)
+    for axis in reversed(range(len(inner))):
+        rows = count * math.prod(inner[:axis])
+        flat = pa.Array.from_buffers(pa.list_(flat.type, inner[axis]), rows, [None], children=[flat])
+    return flat
+
+
+def _with_gaps(value: Tensor | Strings | Ragged, feature: Feature, missing: Array) -> pa.Array:
+    """An optional feature of fixed shape: what is there, spread over the records by index."""
+    assert isinstance(value, Ragged)
+    there = int(np.count_nonzero(~missing))
+    items = _items(value.values, (there, *(n or 0 for n in feature.shape)))
+    return items.take(pa.array(np.cumsum(~missing) - 1, mask=missing))

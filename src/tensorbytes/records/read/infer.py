@@ -1,0 +1,149 @@
+"""The schema of a file that comes without one, from what its records hold."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorbytes import _wire
+from tensorbytes.errors import SchemaError
+from tensorbytes.records import example
+from tensorbytes.records.files.compression import open_source
+from tensorbytes.records.files.framing import Block, blocks
+from tensorbytes.records.files.memory import Memory
+from tensorbytes.records.files.paths import byte_range, expand
+from tensorbytes.records.read.decode import Located, Unusual, has_lists, in_usual_form, locate, names_in, steps_of
+from tensorbytes.records.schema import Feature, Schema
+from tensorbytes.tensor import Array
+
+_DTYPES = {example.BYTES: "bytes", example.FLOAT: "float32", example.INT64: "int64"}
+# Places that are looked up at a time: features times records.
+_MOST_CELLS = 1 << 20
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the lists of one feature were like so far."""
+
+    kind: int = 0
+    shortest: int | None = None
+    longest: int = 0
+    present: int = 0
+
+    def feature(self, records: int) -> Feature:
+        length = self.longest if self.shortest == self.longest else None
+        shape: tuple[int | None, ...] = () if length == 1 else (length or None,)
+        return Feature(_DTYPES.get(self.kind, "bytes"), shape, optional=self.present < records)
+
+
+@dataclass(slots=True)
+class Inference:
+    """Gathers a schema block by block."""
+
+    records: int = 0
+    sequence: bool = False
+    features: dict[str, _Seen] = field(default_factory=dict)
+    lists: dict[str, _Seen] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        self.sequence = self.sequence or has_lists(block)
+        while len(block.records):
+            most = max(1, _MOST_CELLS // (len(self.features) + len(self.lists) + 1))
+            some = block._replace(records=block.records[:most])
+            before = copy.deepcopy((self.features, self.lists))
+            try:
+                self._add(some)
+            except Unusual:
+                self.features, self.lists = before  # it may have counted some of it
+                self._add(in_usual_form(some, np.arange(len(some.records)), self.sequence))
+            self.records += len(some.records)
+            block = block._replace(records=block.records[most:], first=block.first + most)
+
+    def _add(self, block: Block) -> None:
+        for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
+            found = self._locate(block, in_lists, seen)
+            for index, (name, feature) in enumerate(seen.items()):
+                noted = _Noted(found.block, name, feature)
+                kinds, spans = found.kinds[index], found.spans[index]
+                if in_lists:
+                    outer, step_kinds, steps = steps_of(found.block, spans)
+                    noted.lists(step_kinds, steps, outer)
+                else:
+                    noted.lists(kinds, spans, None)
+                feature.present += int(np.count_nonzero(kinds))
+
+    def _locate(self, block: Block, in_lists: bool, seen: dict[str, _Seen]) -> Located:
+        """Where every feature lies; those that are new are added to `seen`."""
+        some = 1
+        while True:
+            found = locate(block, [name.encode() for name in seen], in_lists, self.sequence)
+            others = np.flatnonzero(found.unknown)
+            if not others.size:
+                return found
+            for index in others[:some].tolist():
+                for name in names_in(found.block, index, self.sequence, in_lists):
+                    seen.setdefault(name, _Seen())
+            some *= 2  # records that all have other names must not take a look each
+
+    def schema(self) -> Schema:
+        features = {name: seen.feature(self.records) for name, seen in self.features.items()}
+        lists = {name: seen.feature(self.records) for name, seen in self.lists.items()}
+        return Schema(features, lists if self.sequence else None)
+
+
+class _Noted(NamedTuple):
+    """Takes lists of one feature into account."""
+
+    block: Block
+    name: str
+    seen: _Seen
+
+    def lists(self, kinds: Array, spans: Array, steps: Array | None) -> None:
+        """The lists of some records or, with `steps`, of the steps of feature lists: those may lack a kind."""
+        there = kinds != 0
+        if there.any():
+            self._check_kinds(kinds, there, steps)
+            self.seen.kind = int(kinds[there][0])
+            if steps is None and not there.all():
+                spans = np.ascontiguousarray(spans[there])
+            splits = np.empty(len(spans) + 1, np.int64)
+            if _wire.example_count(self.block.data, spans, self.seen.kind, splits)[0] < len(spans):
+                raise Unusual
+            lengths = np.diff(splits)
+            self._add_lengths(int(lengths.min()), int(lengths.max()))
+        elif steps is not None and len(kinds):
+            self._add_lengths(0, 0)
+
+    def _add_lengths(self, low: int, high: int) -> None:
+        seen = self.seen
+        seen.shortest = low if seen.shortest is None else min(low, seen.shortest)
+        seen.longest = max(high, seen.longest)
+
+    def _check_kinds(self, kinds: Array, there: Array, steps: Array | None) -> None:
+        before = self.seen.kind or int(kinds[there][0])
+        other = there & (kinds != before)
+        if other.any():
+            index = int(np.argmax(other))
+            if steps is not None:
+                index = int(np.searchsorted(steps, index, side="right")) - 1
+            raise SchemaError(
+                f"{self.block.path}: record {self.block.first + index}: feature {self.name!r} is a list of "
+                f"{_DTYPES[int(kinds[other][0])]}; in records before it is one of {_DTYPES[before]}"
+            )
+
+
+def infer(paths: Any, *, compression: str = "auto") -> Schema:
+    """The schema of all records of some files, which are read and checked for it.
+
+    Lists of bytes are taken for bytes: that they hold text or tensors only their author knows.
+    """
+    inference, memory = Inference(), Memory()
+    for target in expand(paths):
+        path, start, end = byte_range(target)
+        with open_source(path, compression, start, end) as source:
+            for block in blocks(source, base=start, memory=memory):
+                inference.add(block)
+    return inference.schema()

@@ -1,0 +1,375 @@
+"""Reading records: one dict for each, or columns of many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import frameworks, storage
+from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.records.files import framing, salvage
+from tensorbytes.records.files.framing import Block, Cut
+from tensorbytes.records.files.index import Index, indexes
+from tensorbytes.records.files.inputs import Inputs
+from tensorbytes.records.files.memory import Memory
+from tensorbytes.records.files.paths import base_path, byte_range, expand
+from tensorbytes.records.files.salvage import Damage
+from tensorbytes.records.files.threads import available, pipeline
+from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
+from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
+from tensorbytes.records.read.infer import Inference
+from tensorbytes.records.schema import Feature, Schema, sidecar_path
+from tensorbytes.tensor import Array
+
+
+class DamageWarning(UserWarning):
+    """Records were lost to damage, which on_corrupt="skip" reads around."""
+
+
+class Batch(dict[str, Any]):
+    """Columns of some records. `present` says which records have an optional feature."""
+
+    present: dict[str, Array]
+
+    def __init__(self, columns: Mapping[str, Any], present: dict[str, Array]) -> None:
+        super().__init__(columns)
+        self.present = present
+
+
+def open_records(
+    paths: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Any = None,
+    compression: str = "auto",
+    on_corrupt: str = "raise",
+    to: str = "numpy",
+    device: str | None = None,
+    verify: bool = True,
+    threads: int | None = None,
+    limits: Limits = LIMITS,
+) -> Records:
+    """TFRecord files of Examples or SequenceExamples, without TensorFlow.
+
+    `paths` is a path, a URL, a glob, "name@10" (ten shards name-00000-of-00010 ...), a file
+    object, a Split of `plan`, or a list of these. Iterating gives a dict for each record;
+    `.batches(n)` gives dicts of columns: arrays where every record has as many values,
+    Ragged where that varies, Strings for bytes and text.
+
+    The schema is the one given, or that of the JSON file beside the data, or inferred from
+    the first block of records; a record that does not fit it raises SchemaError. `columns`
+    chooses features: the others are not decoded. Damage raises CorruptError; with
+    on_corrupt="skip" it is read around, warned of, and listed in `.damages`.
+    """
+    return Records(paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits)
+
+
+class Records:
+    """Made by open_records. Can be iterated any number of times; holds no file open in between."""
+
+    def __init__(
+        self,
+        paths: Any,
+        columns: Sequence[str] | None,
+        schema: Any,
+        compression: str,
+        on_corrupt: str,
+        to: str,
+        device: str | None,
+        verify: bool,
+        threads: int | None,
+        limits: Limits,
+    ) -> None:
+        if on_corrupt not in ("raise", "skip"):
+            raise UsageError(f"on_corrupt={on_corrupt!r}: expected 'raise' or 'skip'")
+        if isinstance(columns, str):
+            raise UsageError(f"columns={columns!r}: expected a list of names, such as [{columns!r}]")
+        if on_corrupt == "skip" and not verify:
+            raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
+        self._targets = expand(paths)
+        self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
+        self._to, self._device, self._verify, self._limits = to, device, verify, limits
+        self._threads = available() if threads is None else threads
+        self._inputs = Inputs(self._targets, compression, self._threads)
+        self._plan = self._first_plan(schema)
+        self._indexes: list[Index] | None = None
+        self.damages: list[Damage] = []
+
+    @property
+    def paths(self) -> list[str]:
+        return [storage.describe(byte_range(target)[0]) for target in self._targets]
+
+    def __repr__(self) -> str:
+        more = f" and {len(self._targets) - 1} more" if len(self._targets) > 1 else ""
+        return f"Records({self.paths[0]!r}{more})"
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._indexes = None
+
+    # ---- the schema ----------------------------------------------------------
+
+    def _first_plan(self, schema: Any) -> Plan | None:
+        """The plan, where it needs no look at the records."""
+        if schema is not None:
+            return self._planned(Schema.of(schema), "the schema", closed=False)
+        found = _sidecars(self._targets)
+        return None if found is None else self._planned(found, "the schema file beside it", closed=True)
+
+    def _planned(self, schema: Schema, origin: str, closed: bool) -> Plan:
+        if self._columns is None:
+            return Plan(schema, origin, closed)
+        return Plan(schema.select(self._columns), origin)
+
+    def _inferred(self, block: Block) -> Plan:
+        inference = Inference()
+        inference.add(block)
+        origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
+        return self._planned(inference.schema(), origin, closed=True)
+
+    @property
+    def schema(self) -> Schema:
+        """What each record holds; inferred from the first block of records if nothing else says it."""
+        if self._plan is None:
+            if self._inputs.read_once:
+                raise UsageError("the schema of a stream is known when its first records were read: pass schema=")
+            for block in self._blocks(None):
+                self._plan = self._inferred(block)
+                break
+            else:
+                return Schema({})
+        return self._plan.schema
+
+    # ---- the pipeline --------------------------------------------------------
+
+    def _blocks(self, every: int | None, memory: Memory | None = None) -> Iterator[Block]:
+        seen, turn = 0, self._inputs.take_turn()
+        for source, start in self._inputs.sources():
+            cut = None if every is None else Cut(every, seen)
+            found = (
+                salvage.intact(source, self._note_damage, base=start, limits=self._limits)
+                if self._skip
+                else framing.blocks(
+                    source, base=start, cut=cut, memory=memory, verify=self._verify, limits=self._limits
+                )
+            )
+            for block in found:
+                seen += len(block.records)
+                yield block
+                self._inputs.check_turn(turn)
+
+    def _note_damage(self, damage: Damage) -> None:
+        self.damages.append(damage)
+        warnings.warn(f"{damage}", DamageWarning, stacklevel=2)
+
+    def _decoded(self, every: int | None) -> Iterator[Columns]:
+        """The columns of block after block, decoded in threads, in order; then what went wrong."""
+        self.damages.clear()
+        found = _caught(self._blocks(every, Memory()))
+        first = next(found, None)
+        if first is None:
+            return
+        if isinstance(first, Exception):
+            raise first
+        if self._plan is None:
+            self._plan = self._inferred(first)
+        plan = self._plan
+
+        def begin(block: Block | Exception) -> Prepared | Exception:
+            return block if isinstance(block, Exception) else prepare(block, plan)
+
+        def end(item: Prepared | Exception) -> tuple[Columns, Exception | None]:
+            return (Columns({}, 0), item) if isinstance(item, Exception) else decode_sound(item, plan)
+
+        prepared = map(begin, chain([first], found))
+        with contextlib.closing(pipeline(end, prepared, self._useful_threads())) as results:
+            for columns, failure in results:
+                if columns.count:
+                    yield columns
+                if failure is not None:
+                    raise failure
+
+    def _useful_threads(self) -> int:
+        if not self._inputs.are_files:
+            return 1  # a pipe that brings nothing more would hold a thread that reads ahead, and its end
+        return self._threads - 1 if self._inputs.compressed else self._threads  # there is one that inflates
+
+    # ---- what users iterate over -----------------------------------------------
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for parts in self._decoded(None):
+            yield from self._rows(parts)
+
+    def _rows(self, parts: Columns) -> Iterator[dict[str, Any]]:
+        features = self._features()
+        lists = [self._converted(to_rows(part, features[name])) for name, part in parts.items()]
+        if not lists:
+            yield from ({} for _ in range(parts.count))
+            return
+        rows = map(dict, map(zip, repeat(list(parts)), zip(*lists, strict=True)))
+        lacking = {name: part.present for name, part in parts.items() if part.present is not None}
+        if not lacking or all(features[name].default is not None for name in lacking):
+            yield from rows
+            return
+        for index, row in enumerate(rows):
+            for name, present in lacking.items():
+                if not present[index] and features[name].default is None:
+                    del row[name]
+            yield row
+
+    def _converted(self, items: list[Any]) -> list[Any]:
+        if self._to == "numpy":
+            return items
+        return [self._convert(item) for item in items]
+
+    def _convert(self, item: Any) -> Any:
+        if isinstance(item, list):  # the steps of a feature list
+            return [self._convert(step) for step in item]
+        if not isinstance(item, np.ndarray | np.generic) or item.dtype == object:
+            return item
+        return frameworks.from_value(frameworks.to_value(item), self._to, self._device)
+
+    def _planned_columns(self) -> list[Column]:
+        """What is read; looks at the first records if it must."""
+        return self._plan.columns if self._plan else Plan(self.schema).columns
+
+    def _features(self) -> dict[str, Feature]:
+        return {column.name: column.feature for column in self._planned_columns()}
+
+    def batches(self, size: int, *, drop_last: bool = False, to: str | None = None) -> Iterator[Batch]:
+        """Columns of `size` records at a time; the last batch has what is left, unless `drop_last`."""
+        if size < 1:
+            raise UsageError(f"batches of {size} records: expected 1 or more")
+        for parts in self._batched(size, drop_last):
+            yield self._batch(parts, to or self._to)
+
+    def _batched(self, size: int, drop_last: bool = False) -> Iterator[Columns]:
+        pending: list[Columns] = []
+        have = 0
+        for parts in self._decoded(size):
+            start, count = 0, parts.count
+            while count - start >= size - have:
+                stop = start + size - have
+                yield joined([*pending, parts.rows(start, stop)])
+                pending, have, start = [], 0, stop
+            if start < count:
+                pending.append(parts.rows(start, count))
+                have += count - start
+        if pending and not drop_last:
+            yield joined(pending)
+
+    def _batch(self, parts: dict[str, Part], to: str) -> Batch:
+        features = self._features()
+        columns = {name: _handed(part, features[name], to, self._device) for name, part in parts.items()}
+        return Batch(columns, {name: part.present for name, part in parts.items() if part.present is not None})
+
+    def payloads(self) -> Iterator[bytes]:
+        """The bytes of each record, whatever it holds."""
+        for block in self._blocks(None):
+            yield from map(bytes, payloads(block))
+
+    def to_arrow(self, size: int = 65536) -> Any:
+        """A pyarrow.RecordBatchReader over batches of `size` records."""
+        from tensorbytes.records.read import arrow
+
+        columns = {column.name: (column.feature, column.in_lists) for column in self._planned_columns()}
+        return arrow.reader(columns, self._batched(size))
+
+    # ---- random access ---------------------------------------------------------
+
+    def _index(self) -> list[Index]:
+        if self._indexes is None:
+            self._inputs.rewind()
+            try:
+                self._indexes = indexes(self._targets, self._compression, self._limits)
+            except CorruptError as error:
+                if not self._skip:
+                    raise
+                # A TypeError, so that list(records), which asks for a length first, goes on without.
+                raise UsageError(f"a damaged file has no length and no random access: {error}") from None
+        return self._indexes
+
+    def __len__(self) -> int:
+        return sum(len(index) for index in self._index())
+
+    def __getitem__(self, which: Any) -> Any:
+        """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch."""
+        total = len(self)
+        if isinstance(which, int | np.integer):
+            number = int(which) + (total if which < 0 else 0)
+            if not 0 <= number < total:
+                raise IndexError(f"record {which} of {total}")
+            return next(iter(self._rows(self._picked(np.array([number])))))
+        numbers = np.arange(total)[which]
+        if numbers.ndim != 1:
+            raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
+        return self._batch(self._picked(numbers), self._to)
+
+    def _picked(self, numbers: Array) -> Columns:
+        """The columns of these records, in this order."""
+        plan = self._plan or Plan(self.schema)
+        starts = np.cumsum([0, *map(len, self._index())])
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        found, places = [], []
+        for owner in np.unique(owners).tolist():
+            mine = np.flatnonzero(owners == owner)
+            index, inside = self._index()[owner], numbers[mine] - starts[owner]
+            try:
+                found.append(decode(index.read(inside), plan))
+            except TensorbytesError:
+                for number in inside.tolist():  # one by one, so that the error names the record
+                    decode(index.read(np.array([number])), plan)
+                raise
+            places.append(mine)
+        if not found:
+            return decode(_no_records(), plan)
+        parts = joined(found)
+        return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
+
+
+def _no_records() -> Block:
+    return Block(memoryview(b""), np.empty((0, 2), np.int64), "", 0, 0)
+
+
+def _sidecars(targets: Sequence[Any]) -> Schema | None:
+    """The schemas saved beside the files, merged, if every file has one."""
+    found: dict[str, Schema] = {}
+    for target in targets:
+        path = byte_range(target)[0]
+        if not storage.is_local(path):
+            return None
+        place = sidecar_path(base_path(os.fspath(path)))
+        if place not in found:
+            if not os.path.exists(place):
+                return None
+            found[place] = Schema.load(place)
+    return Schema.merged(list(found.items())) if found else None
+
+
+def _caught(items: Iterator[Block]) -> Iterator[Block | Exception]:
+    """The same blocks; what is raised comes as the last item, so that it takes its turn."""
+    try:
+        yield from items
+    except Exception as error:
+        yield error
+
+
+def _handed(part: Part, feature: Feature, to: str, device: str | None) -> Any:
+    """A column in a framework's terms; what the framework has no type for stays neutral."""
+    if to == "numpy":
+        return part.values if part.strings is None and not part.splits else to_value(part, feature)
+    value = to_value(part, feature)
+    try:
+        return frameworks.from_value(value, to, device)
+    except UnsupportedError:
+        if part.strings is None and not part.splits:
+            raise
+        return value

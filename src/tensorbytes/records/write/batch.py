@@ -1,0 +1,282 @@
+"""Columns of many rows, as the caller has them, to columns as the kernel writes them.
+
+Arrays are checked once and used where they are; what has another form on disk (narrow
+integers, TensorProtos) is made for some rows at a time, so memory stays bounded.
+
+| given                                | in each row                                 |
+| ------------------------------------ | ------------------------------------------- |
+| array [n, ...] of any framework      | a value of shape [...]                      |
+| Strings [n, ...]                     | the same of strings                         |
+| Ragged                               | a value whose first size varies, or all do  |
+| list                                 | one item, in any form that a row may have   |
+| for a feature list: array, Ragged    | as many steps as the second axis has        |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tensorbytes import dtypes, frameworks
+from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.records.files.memory import offsets_of
+from tensorbytes.records.schema import Feature
+from tensorbytes.records.write import encode
+from tensorbytes.records.write.assemble import Column, every
+from tensorbytes.records.write.collect import collector, string_column
+from tensorbytes.records.write.encode import STRINGS, Misfit
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
+
+# A column as given: a neutral value with the rows along its first axis, or a list of rows.
+Given = Tensor | Strings | Ragged | list[Any]
+
+
+class RowMisfit(Misfit):
+    """A misfit in one row of a list."""
+
+    def __init__(self, row: int, cause: Misfit) -> None:
+        super(Misfit, self).__init__(str(cause))
+        self.row, self.shape, self.missing = row, cause.shape, cause.missing
+
+
+class BatchColumn(Protocol):
+    @property
+    def nbytes(self) -> int:
+        """About how much it will take on disk."""
+
+    def rows(self, start: int, stop: int) -> Column:
+        """The rows [start, stop) for the kernel."""
+
+
+def given(x: Any) -> Given:
+    """A column in one of the forms above."""
+    if isinstance(x, list | tuple):
+        return list(x)
+    if isinstance(x, np.ndarray) and x.dtype == object and x.ndim == 1:
+        return list(x)  # of texts, of arrays, some of them missing perhaps
+    if not frameworks.of(x):
+        raise UsageError(f"a column must be an array or a list, with one item for each row; got {encode.describe(x)}")
+    value = frameworks.to_value(x)
+    if isinstance(value, Sparse):
+        raise UnsupportedError("a sparse column has no rows to write: pass its dense form, or a Ragged")
+    if not isinstance(value, Ragged) and not value.shape:
+        raise UsageError(f"a column needs a first axis, one item for each row; got a scalar, {encode.describe(x)}")
+    return value
+
+
+def length(value: Given) -> int:
+    return len(value) if isinstance(value, list | Ragged) else value.shape[0]
+
+
+def column(key: str, feature: Feature, is_list: bool, value: Given) -> BatchColumn:
+    """Check a column against its feature."""
+    if isinstance(value, list):
+        return _from_list(key, feature, is_list, value)
+    if not is_list:
+        return _plain(key, feature, value)
+    if isinstance(value, Ragged):
+        if value.shapes is not None:
+            return _from_list(key, feature, True, value.rows())
+        steps = _int64(value.splits[0])
+        below = Ragged(value.values, value.splits[1:]) if len(value.splits) > 1 else value.values
+        return Steps(steps, _plain(key, feature, below))
+    if len(value.shape) < 2:
+        raise Misfit(f"steps of {feature.describe()} in each row", encode.describe(value))
+    count, size, *inner = value.shape
+    shape = (count * size, *inner)
+    merged: Tensor | Strings
+    if isinstance(value, Tensor):
+        merged = Tensor(value.dtype, shape, value.data)
+    else:
+        merged = Strings(shape, value.offsets, value.data, value.encoding)
+    return Steps(every(size, count), _plain(key, feature, merged))
+
+
+def _plain(key: str, feature: Feature, value: Tensor | Strings | Ragged) -> BatchColumn:
+    inside = value.values if isinstance(value, Ragged) else value
+    if isinstance(inside, Strings) != (feature.dtype in STRINGS):
+        raise Misfit(feature.describe(), f"a column of {_dtype(inside)}")
+    if isinstance(value, Ragged):
+        if len(value.splits) > 1:
+            raise UnsupportedError(
+                "a value with two levels of rows can't be a feature of one record: make it a feature list"
+            )
+        offsets = _ragged_offsets(value, feature)
+        if feature.encoding in ("tensorproto", "raw"):
+            return _from_list(key, feature, False, value.rows())
+    else:
+        encode.check_shape(_dtype(value), value.shape[1:], feature)
+        if feature.encoding in ("tensorproto", "raw"):
+            if isinstance(value, Strings):
+                return _from_list(key, feature, False, list(value.numpy()))
+            return Cells(key, feature, encode.of_dtype(value, feature))
+        offsets = every(math.prod(value.shape[1:]), value.shape[0])
+    if isinstance(inside, Tensor):
+        return Numbers(key, feature, offsets, encode.of_dtype(inside, feature))
+    return _strings(key, feature, offsets, encode.as_encoding(inside, feature))
+
+
+def _strings(key: str, feature: Feature, offsets: Array, value: Strings) -> BatchColumn:
+    if feature.encoding == "base64":
+        raw = value if value.encoding == "bytes" else Strings(value.shape, value.offsets, value.data)
+        return Whole(string_column(key.encode(), feature, offsets, raw.items()))
+    data = np.frombuffer(value.data, np.uint8)
+    return Whole(Column(1, key.encode(), None, offsets, None, data, _int64(value.offsets)))
+
+
+def _dtype(value: Tensor | Strings) -> str:
+    return value.dtype if isinstance(value, Tensor) else encode.string_dtype(value)
+
+
+def _int64(x: Array) -> Array:
+    return np.ascontiguousarray(x, np.int64)
+
+
+def _ragged_offsets(value: Ragged, feature: Feature) -> Array:
+    """The offsets of the rows among the flat values, if the shape of each fits."""
+    splits = _int64(value.splits[0])
+    if value.shapes is not None:
+        sizes: Sequence[Array] = list(value.shapes.T)
+    else:
+        lengths = np.diff(splits)
+        sizes = [lengths, *(np.full(len(lengths), n) for n in value.values.shape[1:])]
+    wrong = np.full(len(value), len(sizes) != len(feature.shape))
+    for size, want in zip(sizes, feature.shape, strict=False):
+        if want is not None:
+            wrong |= size != want
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        shape = tuple(int(size[row]) for size in sizes)
+        raise RowMisfit(row, Misfit(feature.describe(), encode.named(_dtype(value.values), shape), shape))
+    return splits if value.shapes is not None else splits * math.prod(value.values.shape[1:])
+
+
+# ---- lists of rows ----------------------------------------------------------
+
+
+def _from_list(key: str, feature: Feature, is_list: bool, items: list[Any]) -> BatchColumn:
+    if not is_list and not feature.shape and feature.encoding == "flat" and not feature.optional:
+        quick = _quick_list(key, feature, items)
+        if quick is not None:
+            return quick
+    collected = collector(key, feature, is_list)
+    row = 0
+    try:
+        for row, item in enumerate(items):  # noqa: B007 - named in the error
+            if item is None and not feature.optional:
+                raise Misfit(feature.describe(), "None", missing=True)
+            collected.add(item)
+    except Misfit as error:
+        raise RowMisfit(row, error) from None
+    return Whole(collected.take())
+
+
+def _quick_list(key: str, feature: Feature, items: list[Any]) -> BatchColumn | None:
+    """A list of plain Python scalars, where that is what the feature holds."""
+    types = set(map(type, items))
+    if feature.dtype == "text" and types == {str}:
+        return _quick_texts(key, feature, items)
+    if feature.dtype == "bytes" and types == {bytes}:
+        return Whole(string_column(key.encode(), feature, every(1, len(items)), items))
+    if feature.dtype == "int64" and types == {int}:
+        try:
+            values = np.array(items, np.int64)
+        except OverflowError:
+            return None
+        return Whole(Column(3, key.encode(), None, every(1, len(items)), None, values, None))
+    return None
+
+
+def _quick_texts(key: str, feature: Feature, items: list[str]) -> BatchColumn | None:
+    joined = "".join(items)
+    if joined.isascii():  # so that lengths in characters are lengths in bytes
+        bounds = offsets_of(np.fromiter(map(len, items), np.int64, len(items)))
+        return Whole(Column(1, key.encode(), None, every(1, len(items)), None, joined.encode(), bounds))
+    try:
+        return Whole(string_column(key.encode(), feature, every(1, len(items)), [item.encode() for item in items]))
+    except UnicodeEncodeError:
+        return None
+
+
+# ---- the forms of a column --------------------------------------------------
+
+
+class Whole:
+    """A column that is in its final form."""
+
+    def __init__(self, made: Column) -> None:
+        self._column = made
+
+    @property
+    def nbytes(self) -> int:
+        strings = self._column.string_offsets
+        return memoryview(self._column.values).nbytes + (0 if strings is None else 2 * len(strings))
+
+    def rows(self, start: int, stop: int) -> Column:
+        column = self._column
+        present = None if column.present is None else column.present[start:stop]
+        if column.steps is not None:
+            return column._replace(steps=column.steps[start : stop + 1], present=present)
+        return column._replace(offsets=column.offsets[start : stop + 1], present=present)
+
+
+class Numbers:
+    """Numbers for an int64 or float list, in whatever dtype they have."""
+
+    def __init__(self, key: str, feature: Feature, offsets: Array, value: Tensor) -> None:
+        self._key, self._feature, self._offsets, self._value = key.encode(), feature, offsets, value
+        self._itemsize = dtypes.get(value.dtype).itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._value.nbytes // self._itemsize * (4 if self._feature.kind == "float" else 3)
+
+    def rows(self, start: int, stop: int) -> Column:
+        offsets = self._offsets[start : stop + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        data = memoryview(self._value.data)[first * self._itemsize : last * self._itemsize]
+        values = encode.stored(Tensor(self._value.dtype, (last - first,), data), self._feature.kind)
+        return Column(self._feature.kind_number, self._key, None, offsets - first, None, values, None)
+
+
+class Cells:
+    """Arrays of one shape, each as a TensorProto or raw: the same head before each content."""
+
+    def __init__(self, key: str, feature: Feature, value: Tensor) -> None:
+        self._key = key.encode()
+        count, *inner = value.shape
+        size = value.nbytes // count if count else 0
+        head = b"" if feature.encoding == "raw" else encode.proto_head(value.dtype, tuple(inner), size)
+        self._head = np.frombuffer(head, np.uint8)
+        self._content = np.frombuffer(value.data, np.uint8).reshape(count, size)
+
+    @property
+    def nbytes(self) -> int:
+        return self._content.nbytes + len(self._content) * len(self._head)
+
+    def rows(self, start: int, stop: int) -> Column:
+        content, at = self._content[start:stop], len(self._head)
+        cells = np.empty((len(content), at + content.shape[1]), np.uint8)
+        cells[:, :at] = self._head
+        cells[:, at:] = content
+        bounds = every(cells.shape[1], len(cells))
+        return Column(1, self._key, None, every(1, len(cells)), None, cells.reshape(-1), bounds)
+
+
+class Steps:
+    """A feature list: rows of a column whose rows are steps."""
+
+    def __init__(self, steps: Array, inner: BatchColumn) -> None:
+        self._steps, self._inner = steps, inner
+
+    @property
+    def nbytes(self) -> int:
+        return self._inner.nbytes + 4 * int(self._steps[-1])
+
+    def rows(self, start: int, stop: int) -> Column:
+        steps = self._steps[start : stop + 1]
+        first = int(steps[0])
+        return self._inner.rows(first, int(steps[-1]))._replace(steps=steps - first)

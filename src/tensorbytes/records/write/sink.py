@@ -1,0 +1,187 @@
+"""Where framed records go: through a compressor into a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from tensorbytes import storage
+from tensorbytes.errors import UsageError
+from tensorbytes.output import Output, cut_tail
+from tensorbytes.records.files.compression import Compressor, compressor, detect
+from tensorbytes.records.files.detection import HEAD_BYTES, checked_name
+from tensorbytes.records.files.paths import base_path, shard_path
+from tensorbytes.records.schema import sidecar_path
+from tensorbytes.records.write import tail
+from tensorbytes.typing import Buffer, bytes_view
+
+# Smaller pieces are collected up to this size.
+_BUFFER_BYTES = 1 << 18
+# From the warning about a torn tail up to the caller of RecordWriter().
+_CALLER = 6
+
+
+class Sink:
+    """One file of records. What is compressed counts as whole only up to the last flush."""
+
+    def __init__(self, output: Output, packer: Compressor | None, count: int = 0) -> None:
+        self.output = output
+        self.count = count  # records that were there before
+        self._compressor = packer
+        self._pieces: list[bytes] = []
+        self._pending = 0
+
+    def put(self, piece: Buffer) -> None:
+        """Add whole records. The caller may reuse their memory afterwards."""
+        size = len(bytes_view(piece))
+        if size < _BUFFER_BYTES:
+            self._pieces.append(bytes(piece))
+            self._pending += size
+        if self._pending >= _BUFFER_BYTES or size >= _BUFFER_BYTES:
+            self._drain()
+        if size >= _BUFFER_BYTES:
+            self._pass(piece)
+
+    def _drain(self) -> None:
+        if self._pieces:
+            pieces, self._pieces, self._pending = self._pieces, [], 0
+            self._pass(b"".join(pieces))
+
+    def _pass(self, piece: Buffer) -> None:
+        if self._compressor is None:
+            self.output.write([piece], len(bytes_view(piece)))
+        else:
+            self._write(self._compressor.compress(piece), whole=False)
+
+    def _write(self, compressed: Buffer, whole: bool) -> None:
+        self.output.write([compressed], len(bytes_view(compressed)), whole)
+
+    def settle(self, sync: bool) -> None:
+        """Hand all records to the system, or to the disk, so that a reader could read them."""
+        self._drain()
+        if self._compressor is not None:
+            self._write(self._compressor.flush(), whole=True)
+        self.output.settle(sync)
+
+    def finish(self) -> None:
+        """The end of the stream."""
+        self._drain()
+        if self._compressor is not None:
+            self._write(self._compressor.finish(), whole=True)
+
+
+class Files:
+    """All files of a writer, which become visible together."""
+
+    def __init__(self, sinks: list[Sink]) -> None:
+        self._sinks = sinks
+        self.count = sinks[0].count
+
+    def __len__(self) -> int:
+        return len(self._sinks)
+
+    @property
+    def hidden(self) -> bool:
+        return self._sinks[0].output.hidden
+
+    @property
+    def closed(self) -> bool:
+        return self._sinks[0].output.closed
+
+    def put(self, pieces: Iterable[Buffer], first: int = 0) -> None:
+        """Whole records for each file, from file `first` on."""
+        for sink, piece in zip(self._sinks[first:], pieces, strict=False):
+            sink.put(piece)
+
+    def settle(self, sync: bool) -> None:
+        for sink in self._sinks:
+            sink.settle(sync)
+
+    def publish(self, sync: bool) -> None:
+        for sink in self._sinks:
+            sink.output.publish(sync)
+
+    def finish(self) -> None:
+        """The end of all streams, on disk but not yet visible."""
+        for sink in self._sinks:
+            sink.finish()
+            sink.output.settle(sink.output.lasting)
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.output.close()
+
+    def abort(self) -> None:
+        for sink in self._sinks:
+            sink.output.abort()
+
+
+def check_arguments(target: Any, shards: int, mode: str) -> None:
+    if not storage.is_path(target) and not hasattr(target, "write"):
+        raise UsageError(f"expected a path, a URL or a file object with write(), got {type(target).__qualname__}")
+    if mode not in ("w", "a"):
+        raise UsageError(f"mode {mode!r}: expected 'w' or 'a'")
+    if type(shards) is not int or shards < 1:
+        raise UsageError(f"shards must be an integer from 1 up, got {shards!r}")
+    if shards > 1 and mode == "a":
+        raise UsageError("appending goes to one file: records in shards stand in an order that more would break")
+    if shards > 1 and not storage.is_path(target):
+        raise UsageError("several shards need a path to be named after, not a file object")
+
+
+def sidecar(target: Any) -> str | None:
+    """Where the schema is kept: beside the file, if there is a beside."""
+    return sidecar_path(base_path(os.fspath(target))) if storage.is_path(target) else None
+
+
+def create(target: Any, shards: int, compression: str | None, level: int | None, durable: bool) -> Files:
+    """New files, which take the place of old ones once they are visible."""
+    sinks: list[Sink] = []
+    try:
+        for index in range(shards):
+            path = target if shards == 1 else shard_path(os.fspath(target), index, shards)
+            packer = _packer(_named(compression), level)
+            sinks.append(Sink(Output(path, durable=durable), packer))
+    except BaseException:
+        for sink in sinks:
+            sink.output.abort()
+        raise
+    return Files(sinks)
+
+
+def append(target: Any, compression: str | None, level: int | None, durable: bool) -> Files:
+    """A file that is written onwards from its last whole record; its compression stays as it is."""
+    wanted = None if compression is None else _named(compression)
+    found, count = wanted or "none", 0
+
+    def resume(file: Any, path: str) -> int:
+        nonlocal found, count
+        head = file.read(HEAD_BYTES)
+        if not head:
+            return 0
+        found = detect(head)
+        if wanted is not None and found != wanted:
+            raise UsageError(f"{path}: its compression is {found!r}, not {wanted!r}; leave compression= out to keep it")
+        end = tail.find(file, path, found)
+        cut_tail(file, path, end.at, "record", _CALLER)
+        count = end.records
+        return end.at
+
+    output = Output(target, resume, durable)
+    try:
+        return Files([Sink(output, _packer(found, level), count)])
+    except BaseException:
+        output.abort()
+        raise
+
+
+def _packer(compression: str, level: int | None) -> Compressor | None:
+    made = compressor(compression, level)
+    return None if compression == "none" else made
+
+
+def _named(compression: str | None) -> str:
+    if compression == "auto":
+        raise UsageError("compression='auto' is for reading: say which one to write")
+    return checked_name(compression)

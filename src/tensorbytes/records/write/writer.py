@@ -1,0 +1,403 @@
+"""Writing Examples and SequenceExamples, row by row or in columns.
+
+Rows are collected as columns and written by the kernel some thousand at a time; columns
+that are arrays already go straight through. The same input gives the same bytes, whether it
+came as rows or as columns: keys are sorted, and nothing depends on time or place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorbytes import _wire, storage
+from tensorbytes.errors import TensorbytesError, UsageError
+from tensorbytes.records.files.memory import Memory
+from tensorbytes.records.files.threads import available, in_order
+from tensorbytes.records.schema import Schema, sidecar_path
+from tensorbytes.records.write import batch, guess, sink
+from tensorbytes.records.write.assemble import MAX_BYTES, Column, framed, too_large
+from tensorbytes.records.write.batch import BatchColumn, Given
+from tensorbytes.records.write.collect import Collector, collector
+from tensorbytes.records.write.encode import Misfit, describe
+from tensorbytes.records.write.growth import Fault, Growth, faults_of
+from tensorbytes.typing import Buffer
+
+# Rows are turned into bytes when there are this many of them, or this much.
+_ROWS = 2048
+_CHUNK_BYTES = 1 << 20
+# Each of several shards gets its share of a chunk: chunks grow with them, up to this factor.
+_MOST_CHUNKS = 8
+# What an entry takes on disk beside its values, roughly.
+_ENTRY_BYTES = 12
+
+Adders = list[tuple[str, Callable[[Any], int]]]
+
+
+class RecordWriter:
+    """A TFRecord file being written, or several: record i goes to shard i % shards.
+
+    A file that exists is replaced only when the new one is first made visible, by flush(),
+    sync() or close(): if the block raises before that, the old file stays as it was. What
+    flush() returned for survives the death of the process, sync() a power cut.
+
+    Without a schema the first row or batch gives it (guess.py has the rules). Such a schema
+    widens as it must: a length that differs becomes None, a feature that some rows lack
+    becomes optional. A schema that was given is never changed. It is saved as JSON beside
+    the file, before the records become visible, unless sidecar=False.
+
+    `lists` names the features that are feature lists, where no schema says so: the records
+    are SequenceExamples then. mode="a" adds to a file, after a look at its end. With
+    sync=False, close() does not wait for the disk.
+    """
+
+    def __init__(
+        self,
+        path: storage.Target,
+        *,
+        schema: Any = None,
+        lists: Iterable[str] | None = None,
+        compression: str | None = None,
+        level: int | None = None,
+        shards: int = 1,
+        mode: str = "w",
+        sidecar: bool = True,
+        sync: bool = True,
+    ) -> None:
+        sink.check_arguments(path, shards, mode)
+        self._growth = Growth(schema, lists)
+        self._schema: Schema | None = None
+        self._before: Schema | None = None  # of records that are there already
+        self._unread: str | None = None  # a file whose schema is still to be found out
+        self._sidecar, self._durable = sink.sidecar(path) if sidecar else None, sync
+        self._saved: object = ()  # not even none yet
+        self._memory = Memory()
+        self._rows = self._bytes = 0  # rows that are collected, and about how large they are
+        self._collectors: dict[str, tuple[bool, Collector]] = {}
+        self._required: Adders = []
+        self._optional: Adders = []
+        self._width = -1  # how many features a row must have
+        self._most_rows = _ROWS * min(shards, _MOST_CHUNKS)
+        self._most_bytes = _CHUNK_BYTES * min(shards, _MOST_CHUNKS)
+        if mode == "a":
+            self._files = sink.append(path, compression, level, sync)
+        else:
+            self._files = sink.create(path, shards, compression, level, sync)
+        self._count = self._files.count  # records that are written
+        try:
+            self._use(self._first_schema(path))
+        except BaseException:
+            self.abort()
+            raise
+
+    def _first_schema(self, target: Any) -> Schema | None:
+        """The given schema, or that of the records that are there."""
+        beside, given = sink.sidecar(target), self._growth.given
+        # Shards that are written one by one share one schema.
+        shared = beside is not None and beside != sidecar_path(os.fspath(target))
+        if beside is not None and (self._count or shared) and storage.is_local(beside) and os.path.exists(beside):
+            self._before = Schema.load(beside)
+        elif self._count:
+            self._unread = os.fspath(target)
+        if self._before is None:
+            return given
+        if given is None:
+            self._growth.fixed = bool(self._count)
+            return self._before if self._count else None
+        self._merged(given)
+        return given
+
+    def _merged(self, schema: Schema) -> Schema:
+        """The schema of the new records and of those that are there, or in other shards."""
+        if self._before is None:
+            return schema
+        return Schema.merged([("the records there are", self._before), ("the new ones", schema)])
+
+    # ---- rows ---------------------------------------------------------------
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Add one record: a dict of features. Optional ones may be absent or None.
+
+        Values are copied. A row that does not fit the schema raises, and is not kept.
+        """
+        size = 0
+        try:
+            for name, add in self._required:
+                size += add(row[name])
+            if self._optional:
+                size += self._write_optional(row)
+            elif len(row) != self._width:
+                raise Misfit("the features of the schema", "others")
+        except BaseException as error:
+            self._cut()
+            if not isinstance(error, Exception):
+                raise
+            size = self._write_carefully(row)
+        self._rows += 1
+        self._bytes += size
+        if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
+            self._check_size(size)
+            self._drain()
+
+    def _check_size(self, size: int) -> None:
+        """A row that no reader could read is not kept either."""
+        if size > MAX_BYTES:
+            self._rows -= 1
+            self._bytes -= size
+            self._cut()
+            raise too_large(size)
+
+    def _write_optional(self, row: Mapping[str, Any]) -> int:
+        size, found = 0, self._width
+        for name, add in self._optional:
+            if name in row:
+                size += add(row[name])
+                found += 1
+            else:
+                add(None)
+        if len(row) != found:
+            raise Misfit("the features of the schema", "others")
+        return size
+
+    def _cut(self) -> None:
+        """Forget what collectors have taken of a row that is not whole."""
+        for _, collected in self._collectors.values():
+            collected.cut(self._rows)
+
+    def _write_carefully(self, row: Any) -> int:
+        """Collect a row that is the first, widens the schema, or is wrong; then say what is wrong."""
+        self._check_open()
+        if not isinstance(row, Mapping):
+            raise UsageError(f"a row must be a dict of features, got {describe(row)}")
+        values = {name: x for name, x in row.items() if x is not None}
+        with self._trying():
+            while (size := self._collect(values)) is None:
+                pass
+        return size
+
+    def _collect(self, values: Mapping[str, Any]) -> int | None:
+        """Give a row to the collectors; None if the schema had to be widened first."""
+        schema = self._growth.fitted(self._schema, values, guess.of_row)
+        self._use(schema)
+        size = 0
+        for name, (_, collected) in self._collectors.items():
+            try:
+                with faults_of(name):
+                    size += collected.add(values.get(name))
+            except Misfit as error:
+                self._cut()
+                self._use(self._growth.widened(schema, name, error))
+                return None
+        return size
+
+    @contextlib.contextmanager
+    def _trying(self) -> Iterator[None]:
+        """Whatever fails in here leaves the schema and the collectors as they were."""
+        if self._unread is not None and self._schema is None:
+            self._use(self._inferred(self._unread))
+        before = self._schema
+        try:
+            yield
+        except BaseException as error:
+            self._cut()
+            self._use(before)
+            if isinstance(error, Fault):
+                raise error.kind(f"record {self.count + error.row}: feature {error.name!r}: {error}") from None
+            raise
+
+    def _inferred(self, path: str) -> Schema:
+        """The schema of the records that are there, where no file beside them says it."""
+        from tensorbytes.records.read.infer import infer
+
+        self._unread = None
+        self._files.settle(sync=False)
+        self._before = infer(path)
+        return self._before
+
+    def _use(self, schema: Schema | None) -> None:
+        """Collect rows of this schema from here on."""
+        if schema is self._schema and schema is not None:
+            return
+        self._drain()
+        self._schema = schema
+        self._retire()
+        if schema is None or self._files.closed:
+            return
+        for name, (is_list, key, feature) in schema.columns.items():
+            collected = collector(key, feature, is_list)
+            self._collectors[name] = (is_list, collected)
+            (self._optional if feature.optional else self._required).append((name, collected.add))
+        self._width = len(self._required)
+
+    def _drain(self) -> None:
+        """Turn the collected rows into records."""
+        if not self._rows:
+            return
+        count, self._rows, self._bytes = self._rows, 0, 0
+        with self._whole_or_closed():
+            taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
+            self._put(self._framed(taken, count, self._count), count)
+
+    def _framed(self, columns: Sequence[tuple[bool, Column]], count: int, first: int) -> list[memoryview]:
+        assert self._schema is not None
+        features = [column for is_list, column in columns if not is_list]
+        lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
+        return framed(features, lists, count, len(self._files), first, self._memory)
+
+    def _put(self, pieces: list[memoryview], count: int) -> None:
+        if not self._files.hidden:
+            self._save_schema()
+        self._files.put(pieces)
+        self._count += count
+
+    @contextlib.contextmanager
+    def _whole_or_closed(self) -> Iterator[None]:
+        """A writer that fails to write is closed: what is visible stays, up to its last whole record."""
+        try:
+            yield
+        except BaseException:
+            self.abort()
+            raise
+
+    # ---- columns ------------------------------------------------------------
+
+    def write_batch(self, columns: Mapping[str, Any]) -> None:
+        """Add many records at once: a dict of columns, one item of each for each record.
+
+        A column is an array of any framework with the records along its first axis, a
+        Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
+        whatever a row may hold. Nothing is written if any column does not fit the schema.
+        """
+        self._check_open()
+        if not isinstance(columns, Mapping):
+            raise UsageError(f"a batch must be a dict of columns, got {describe(columns)}")
+        self._drain()
+        with self._trying():
+            values: dict[str, Given] = {}
+            for name, x in columns.items():
+                with faults_of(name):
+                    if x is not None:
+                        values[name] = batch.given(x)
+            lengths = {name: batch.length(value) for name, value in values.items()}
+            if len(set(lengths.values())) > 1:
+                raise UsageError(f"the columns of a batch must be of one length, got {lengths}")
+            count = next(iter(lengths.values()), 0)
+            if not count:
+                return
+            while (fitted := self._fit(values)) is None:
+                pass
+        self._write_columns(fitted, count)
+
+    def _fit(self, values: Mapping[str, Given]) -> list[tuple[bool, BatchColumn]] | None:
+        """Check a batch; None if the schema had to be widened first."""
+        schema = self._growth.fitted(self._schema, values, guess.of_batch)
+        self._use(schema)
+        fitted = []
+        for name, (is_list, key, feature) in schema.columns.items():
+            if name not in values:
+                continue
+            try:
+                with faults_of(name):
+                    fitted.append((is_list, batch.column(key, feature, is_list, values[name])))
+            except Misfit as error:
+                self._use(self._growth.widened(schema, name, error))
+                return None
+        return fitted
+
+    def _write_columns(self, columns: list[tuple[bool, BatchColumn]], count: int) -> None:
+        size = sum(column.nbytes for _, column in columns) + count * _ENTRY_BYTES * (len(columns) + 2)
+        step = max(self._most_bytes * count // max(size, 1), 1)
+        base = self._count
+
+        def made(start: int) -> list[memoryview]:
+            stop = min(start + step, count)
+            rows = [(is_list, column.rows(start, stop)) for is_list, column in columns]
+            return self._framed(rows, stop - start, base + start)
+
+        starts = range(0, count, step)
+        with self._whole_or_closed():
+            for start, pieces in zip(starts, in_order(made, starts, available()), strict=True):
+                self._put(pieces, min(step, count - start))
+
+    def write_raw(self, payload: Buffer) -> None:
+        """Add one record of any bytes, as they are."""
+        self._check_open()
+        self._drain()
+        record = _wire.frames([[payload]])
+        with self._whole_or_closed():
+            self._files.put([record], self._count % len(self._files))
+        self._count += 1
+
+    # ---- the files ----------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many records there are so far, those of before an append included."""
+        return self._count + self._rows
+
+    @property
+    def schema(self) -> Schema | None:
+        """What rows are checked against; None before the first one, if no schema was given."""
+        return self._schema
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system, and make it visible."""
+        self._show(sync=False)
+
+    def sync(self) -> None:
+        """flush(), and wait until the disk has it all."""
+        self._show(sync=True)
+
+    def _show(self, sync: bool) -> None:
+        self._check_open()
+        self._drain()
+        with self._whole_or_closed():
+            self._files.settle(sync)
+            self._save_schema()
+            self._files.publish(sync)
+
+    def _save_schema(self) -> None:
+        if self._sidecar is None or self._saved is self._schema:
+            return
+        if self._schema is not None:
+            self._merged(self._schema).save(self._sidecar, sync=self._durable)
+        elif not self._files.count and self._before is None and storage.is_local(self._sidecar):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._sidecar)  # of an older file
+        self._saved = self._schema
+
+    def close(self) -> None:
+        """sync(), unless the writer was made with sync=False, and close."""
+        if self._files.closed:
+            return
+        self._drain()
+        with self._whole_or_closed():
+            self._files.finish()
+            self._save_schema()
+            self._files.close()
+        self._retire()
+
+    def abort(self) -> None:
+        """Close without publishing; files that were not visible yet are removed."""
+        self._rows = self._bytes = 0
+        self._files.abort()
+        self._retire()
+
+    def _retire(self) -> None:
+        """No row fits from here on."""
+        self._collectors, self._required, self._optional, self._width = {}, [], [], -1
+
+    def _check_open(self) -> None:
+        if self._files.closed:
+            raise TensorbytesError("the writer is closed")
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or not self._files.hidden:
+            self.close()  # what was visible already stays, up to the last whole record
+        else:
+            self.abort()
