@@ -1,6 +1,8 @@
 """Speed beside other libraries: `python -m benchmarks` (or `make bench`).
 
-peers.py    the libraries, each behind the same four verbs
+peers.py    the libraries, each behind the same four verbs; record_peers.py and
+            record_tensorflow.py, those that read and write Examples
+record_data.py  the Examples
 timing.py   how calls are timed
 *_rows.py   what is timed, and the targets
 report.py   results.json, the tables and the chart

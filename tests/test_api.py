@@ -297,3 +297,12 @@ def test_an_unwritable_format_object_says_so():
     with pytest.raises(tb.UsageError, match="appending needs a path"):
         tb.open(io.BytesIO(), "a")
     assert formats.by_suffix("model.TB") == "tb"
+
+
+def test_a_file_of_examples_is_recognised(tmp_path):
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as w:
+        w.write({"a": 1})
+    with pytest.raises(tb.UsageError, match="open_records"):
+        tb.load(tmp_path / "x.tfrecord")
+    with pytest.raises(tb.UsageError, match="open_records"):
+        tb.loads((tmp_path / "x.tfrecord").read_bytes())

@@ -163,6 +163,8 @@ def _recognise(data: Buffer, size: int, path: str) -> str:
     if not size:
         raise CorruptError("no bytes at all (an empty stream: iterate over open(path) instead)", at=0, path=path)
     found = formats.sniff(bytes(data[:_SNIFF_BYTES]), size)
+    if found == "tb" and bytes(data[12:13]) == b"\x0a":  # a TensorProto starts with its dtype, an Example with this
+        raise UsageError(f"{path}: records of Examples rather than of tensors; open_records(path) reads them")
     found = found or formats.by_suffix(path)
     if found is None:
         raise UsageError(

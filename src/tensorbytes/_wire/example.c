@@ -341,6 +341,15 @@ static size_t decode_varints(const uint8_t *p, const uint8_t *end, const uint8_t
                 out[n + i] = p[i];
             n += 8;
             p += 8;
+        } else if (stops & (stops - 1) && room - n >= 2 && lowest_byte(stops & (stops - 1)) < end - p) {
+            /* Two values at once: the place of the next ones is known in half the time. */
+            uint64_t second = stops & (stops - 1);
+            int first_bits = 8 * (lowest_byte(stops) + 1);
+            out[n] = (int64_t)compact(word & (stops ^ (stops - 1)));
+            second >>= first_bits;
+            out[n + 1] = (int64_t)compact(word >> first_bits & (second ^ (second - 1)));
+            n += 2;
+            p += first_bits / 8 + lowest_byte(second) + 1;
         } else if (stops) {
             out[n++] = (int64_t)compact(word & (stops ^ (stops - 1)));
             p += lowest_byte(stops) + 1;

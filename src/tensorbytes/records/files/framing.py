@@ -70,7 +70,7 @@ def blocks(
     verify=False trusts payloads without their checksums; headers are always checked.
     """
     memory = memory or Memory()
-    first, carried, size = 0, memoryview(b""), block_bytes
+    first, carried, size, wanted = 0, memoryview(b""), block_bytes, block_bytes
     found = np.empty((0, 2), np.int64)
     while True:
         room = memory.array(size)
@@ -82,7 +82,14 @@ def blocks(
         ended = filled < len(view)
         data = view[:filled]
         count, end, status = _wire.scan(data, 0, verify, found)
-        kept = count if ended or cut is None else _until_border(count, first, cut)
+        damaged, kept = status in (_wire.BAD_LENGTH, _wire.BAD_DATA), count
+        if cut is not None and count and not (ended or damaged):
+            wanted = _whole_batches(block_bytes, cut.every * end // count)
+            whole = count - (cut.seen + first + count) % cut.every
+            if whole <= 0 and wanted > len(view):  # not all of a batch yet: read on
+                carried, size = data, wanted
+                continue
+            kept = whole if whole > 0 else count
         if kept < count:
             end, status = int(found[kept, 0]) - HEADER_BYTES, _wire.OK
         if kept:
@@ -90,7 +97,6 @@ def blocks(
             first += kept
         carried = data[end:]
         base += end
-        damaged = status in (_wire.BAD_LENGTH, _wire.BAD_DATA)
         if broken is not None and not damaged:
             raise broken
         if damaged or (status and ended):
@@ -98,7 +104,6 @@ def blocks(
         if ended:
             return
         if kept:
-            wanted = block_bytes if cut is None else _whole_batches(block_bytes, cut.every * end // kept)
             size = max(wanted, len(carried) + block_bytes // 2)
         else:  # one record fills the block: let it grow, as far as bytes arrive
             size = _larger(stream, carried, base, first, len(view), limits)
@@ -122,12 +127,6 @@ def _whole_batches(block_bytes: int, batch_bytes: int) -> int:
     if batch_bytes > _LARGE_BATCH_BYTES:
         return block_bytes
     return max(1, round(block_bytes / batch_bytes)) * batch_bytes * 17 // 16 + FRAME_BYTES
-
-
-def _until_border(count: int, first: int, cut: Cut) -> int:
-    """How many records to keep so that the block ends where a batch does, if that is most of them."""
-    kept = count - (cut.seen + first + count) % cut.every
-    return kept if kept * 2 >= count else count
 
 
 def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: int, limits: Limits) -> int:
