@@ -2,7 +2,19 @@
 
 import os
 
+import pytest
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # only says on import that it is on
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+@pytest.fixture
+def small_files_only():
+    """The system refuses to let a file grow beyond 100 KiB, after writing what still fits."""
+    resource = pytest.importorskip("resource")  # POSIX only
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)

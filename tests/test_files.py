@@ -2,7 +2,6 @@
 
 import io
 import os
-import resource
 import socket
 import threading
 from pathlib import Path
@@ -33,15 +32,6 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(path):
         tb.save({"a": np.ones(1 << 20), "b": object()}, path)
     assert path.read_bytes() == old
     assert left_over(path.parent) == ["x.tb"]
-
-
-@pytest.fixture
-def small_files_only():
-    """The system refuses to let a file grow beyond 100 KiB, after writing what still fits."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_file_that_can_not_grow_leaves_the_old_one(path, small_files_only):

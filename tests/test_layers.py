@@ -14,10 +14,12 @@ LAYERS = [
     ["errors", "typing"],
     ["dtypes"],
     ["tensor"],
+    ["deferred"],
     ["tree"],
     ["_wire"],
+    ["storage"],
     ["frameworks", "formats"],  # never each other
-    ["storage", "shortcut"],
+    ["shortcut"],
     ["output", "loader"],
     ["reader", "writer", "records"],
     ["api"],

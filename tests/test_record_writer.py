@@ -3,7 +3,6 @@
 import base64
 import io
 import os
-import resource
 import subprocess
 import sys
 import zlib
@@ -840,15 +839,6 @@ os._exit(1)
     records = np.empty((2000, 2), np.int64)
     assert _wire.scan(plain, 0, True, records)[0] >= 1300
     assert Schema.load(path.with_name("x.tfrecord.schema.json")) == Schema({"x": "int64", "s": "text"})
-
-
-@pytest.fixture
-def small_files_only():
-    """The system refuses to let a file grow beyond 100 KiB, after writing what still fits."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy"])

@@ -440,6 +440,12 @@ def test_tags_choose(tmp_path):
         list(read_events(path))
 
 
+def test_what_is_no_event_file_is_said_to_be_none():
+    with pytest.raises(CorruptError, match="is this an event file") as caught:
+        list(read_events(io.BytesIO(b"version https://git-lfs.github.com/spec/v1")))
+    assert "repair" not in caught.value.what
+
+
 def test_other_sources(tmp_path):
     raw = framed(scalar("a", 1), scalar("a", 2))
     assert [e.value for e in read_events(io.BytesIO(raw))] == [1, 2]

@@ -1,5 +1,7 @@
 """Examples read against protobuf's own parser: rows and columns, every kind of list, odd bytes, schemas."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -177,9 +179,25 @@ def test_a_schema_is_inferred_over_blocks_and_files(large):
     assert plain_rows(open_records(paths[1], schema=schema)) == want[120:121]
 
 
-def test_sizes_of_batches_are_checked():
-    with pytest.raises(errors.UsageError, match="batches of 0 records"):
-        list(open_records(stream([made(a=[1])])).batches(0))
+@pytest.mark.parametrize("size", [0, -1, True, "3", 2.0, None, np.int64(0), np.True_])
+def test_sizes_of_batches_are_checked(size):
+    records = open_records(stream([made(a=[1])]))
+    message = re.escape(f"batches of {size!r} records: expected a whole number, 1 or more")
+    with pytest.raises(errors.UsageError, match=message):
+        records.batches(size)  # before anything is read
+    with pytest.raises(errors.UsageError, match=message):
+        records.to_arrow(size)
+    (batch,) = records.batches(np.int64(2))
+    assert batch["a"].tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["gz", "GZIP2", 7])
+def test_the_name_of_a_compression_is_checked_before_anything_is_read(tmp_path, name):
+    with tb.RecordWriter(tmp_path / "x") as writer:  # has its schema beside it
+        writer.write({"a": 1})
+    with pytest.raises(errors.UsageError, match=re.escape(f"unknown compression {name!r}; known: auto, gzip")):
+        open_records(tmp_path / "x", compression=name)
+    assert len(open_records(tmp_path / "x", compression=None)) == 1
 
 
 # ---- odd encodings -------------------------------------------------------------------

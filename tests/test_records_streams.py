@@ -14,6 +14,7 @@ from record_cases import by_hand, expected, plain_batches, plain_rows, stream, w
 from record_cases import example as made
 from tensorbytes import Limits, errors, open_records
 from tensorbytes.records import DamageWarning
+from tensorbytes.records.files.memory import Memory
 from wire_bytes import framed, masked_crc
 
 SCHEMA = {"i": "int64"}
@@ -146,10 +147,27 @@ def test_streams_are_held_to_the_limit():
         list(open_records(io.BytesIO(big), schema=SCHEMA, limits=Limits(max_bytes=1 << 20)))
 
 
-def test_what_is_no_record_file_is_said_to_be_none(tmp_path):
-    (tmp_path / "x").write_bytes(b"just some text, long enough for a header")
-    with pytest.raises(errors.CorruptError, match="is this a TFRecord file, in this compression"):
-        list(open_records(tmp_path / "x"))
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+        b"too short",
+        bytes(100),
+    ],
+    ids=["PNG", "LFS", "short", "zeros"],
+)
+def test_what_is_no_record_file_is_said_to_be_none(tmp_path, data):
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    question = r"is this a TFRecord file, in this compression\? \(byte 0\)$"
+    for use in (list, len):
+        with pytest.raises(errors.CorruptError, match=question) as caught:
+            use(open_records(path))
+        assert "repair" not in caught.value.what
+    _, error = read(by_hand(payloads_of(2)) + data)
+    assert "TFRecord file" not in error.what
+    assert "repair(src, dst)" in error.what
 
 
 def test_skipping_damage_keeps_no_block_alive(tmp_path):
@@ -331,6 +349,23 @@ def test_two_iterations_over_one_file_object_are_not_mixed_up():
     with pytest.raises(errors.UsageError):
         for _ in first:
             pass
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "kept"), [(1 << 20, 1, 1), (1 << 20, 3, 1), (1 << 18, 9, 4), ((1 << 20) + 1, 1, 0)]
+)
+def test_memory_that_is_kept_for_later_has_a_limit(size, count, kept):
+    import tracemalloc
+
+    memory = Memory(1 << 20)
+    tracemalloc.start()
+    try:
+        arrays = [memory.array(size) for _ in range(count)]
+        arrays.clear()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept * size <= held < kept * size + (1 << 16)
 
 
 @pytest.mark.parametrize("to", ["numpy", "tensor", "torch", "arrow"])

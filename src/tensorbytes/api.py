@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def save(
     """
     storage.check_target(target, "write")
     chosen, document, allowed = _prepare(obj, format or _by_suffix(target), name, meta, allow, options)
-    storage.write(target, chosen.encode(document, allowed, options), sync=sync)
+    chosen.write(document, target, allowed, options, sync)
 
 
 def _by_suffix(target: Any) -> str:
@@ -98,6 +98,8 @@ def _prepare(
     obj: Any, format: str, name: str | None, meta: Mapping[str, str] | None, allow: Iterable[str], options: Options
 ) -> tuple[Format, Document, frozenset[str]]:
     chosen = formats.get(format)
+    if not chosen.writes:
+        raise UsageError(f"format {format!r} is read here, not written; use 'tb', or convert to another format")
     formats.check_options(chosen, options, chosen.write_options)
     allowed = frozenset([allow] if isinstance(allow, str) else allow)
     return chosen, to_document(obj, name=name, meta=meta), allowed
@@ -108,7 +110,7 @@ def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | 
     leaves = flatten(obj, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
-        return Document([Leaf(with_meta(leaf.value, name, meta), kind=leaf.kind)])
+        return Document([Leaf(with_meta(leaf.whole, name, meta), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
     return Document([_under_its_key(leaf) for leaf in leaves], dict(meta or {}))
@@ -116,7 +118,7 @@ def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | 
 
 def _under_its_key(leaf: Leaf) -> Leaf:
     """In a structure the key is the name; a name of the tensor's own moves to its metadata."""
-    value = leaf.value
+    value = leaf.whole
     if value.name is None:
         return leaf
     own = {} if value.name == leaf.name else {"name": value.name}
@@ -194,16 +196,29 @@ def load(
     names: Collection[str] | None = None,
     to: str = "numpy",
     device: str | None = None,
+    mmap: bool = False,
     limits: Limits = LIMITS,
     **options: Any,
 ) -> Any:
-    """Read a file whole, verified. `names` picks tensors, which then come as a dict."""
+    """Read a file whole, verified. `names` picks tensors, which then come as a dict.
+
+    `mmap=True` maps a local file instead: tensors are read-only views of it, nothing is read
+    until it is used, and what is never used is never checked.
+    """
     if names is not None:
         with open(target, "r", format, to=to, device=device, limits=limits, **options) as file:
             if isinstance(file, StreamReader):
                 raise UsageError("names= needs a file that can be read at random, not a stream")
             return {name: file[name].load() for name in ([names] if isinstance(names, str) else names)}
     path = storage.describe(target)
+    found = _claimed(target, format)
+    if found is not None:
+        return _result(_decoder(found, path, limits, options)(mmap), to, device, path)
+    if mmap:
+        if not storage.is_local(target):
+            raise UsageError(f"mmap=True needs a local file, not {path}")
+        found = _of_bytes(storage.map_file(target), path, format)
+        return _result(_decoder(found, path, limits, options)(True), to, device, path)
     if storage.is_local(target) and not options:
         with io.FileIO(target) as file:  # type: ignore[arg-type]
             size = os.fstat(file.fileno()).st_size
@@ -211,10 +226,42 @@ def load(
                 head = os.pread(file.fileno(), _SNIFF_BYTES, 0)
                 if (format or _recognise(head, size, path)) == "tb":
                     return _result(loader.documents(file, size, limits), to, device, path)
-    data = storage.read(target)
+    found = _of_bytes(storage.read(target), path, format)
+    return _result(_decoder(found, path, limits, options)(False), to, device, path)
+
+
+class _Found(NamedTuple):
+    """What shall be read: bytes, or None for a path that its format reads by itself."""
+
+    chosen: Format
+    data: memoryview | None
+
+
+def _claimed(target: Any, format: str | None) -> _Found | None:
+    """The format, if it wants a path rather than bytes."""
+    if not storage.is_local(target):
+        return None
+    path = os.fspath(target)
+    name = format or formats.by_path(path)
+    if name is not None and formats.get(name).claims(path):
+        return _Found(formats.get(name), None)
+    if os.path.isdir(path):
+        raise UsageError(f"{path} is a folder, and none that a format knows: pass a file in it")
+    return None
+
+
+def _of_bytes(data: memoryview, path: str, format: str | None) -> _Found:
     chosen = formats.get(format or _recognise(data, len(data), path))
+    return _Found(chosen, data)
+
+
+def _decoder(found: _Found, path: str, limits: Limits, options: Options) -> Callable[[bool], Iterator[Document]]:
+    """Decodes, lazily or not, as often as it is called."""
+    chosen, data = found
     formats.check_options(chosen, options, chosen.read_options)
-    return _result(chosen.decode(data, limits, False, options), to, device, path)
+    if data is None:
+        return lambda lazy: chosen.decode_path(path, limits, lazy, options)
+    return lambda lazy: chosen.decode(data, limits, lazy, options)
 
 
 def open(
@@ -244,10 +291,11 @@ def open(
             raise UsageError(f"a stream is read as 'tb', not {format!r}")
         return StreamReader(target, to, device, limits)
     path = storage.describe(target)
-    data = storage.map_file(target) if storage.is_local(target) else storage.read(target)
-    chosen = formats.get(format or ("tb" if not len(data) else _recognise(data, len(data), path)))
-    formats.check_options(chosen, options, chosen.read_options)
-    return Reader(data, path, chosen, to, device, limits, options)
+    found = _claimed(target, format)
+    if found is None:
+        data = storage.map_file(target) if storage.is_local(target) else storage.read(target)
+        found = _of_bytes(data, path, format or (None if len(data) else "tb"))
+    return Reader(_decoder(found, path, limits, options), path, found.chosen.name, to, device)
 
 
 def _seekable(file: Any) -> bool:
@@ -261,5 +309,5 @@ def equal(a: Any, b: Any) -> bool:
     """
     one, two = to_document(a).leaves, to_document(b).leaves
     return len(one) == len(two) and all(
-        x.path == y.path and x.kind == y.kind and identical(x.value, y.value) for x, y in zip(one, two, strict=True)
+        x.path == y.path and x.kind == y.kind and identical(x.whole, y.whole) for x, y in zip(one, two, strict=True)
     )

@@ -10,8 +10,9 @@ import numpy as np
 
 from tensorbytes import frameworks, loader, storage
 from tensorbytes._wire import crc32c, mask
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, Limits, TensorbytesError, UnsupportedError
-from tensorbytes.formats import Format, Options, _record, frame
+from tensorbytes.formats import _record, frame
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
@@ -35,17 +36,25 @@ class Entry:
         return self._leaf.name
 
     @property
+    def nbytes(self) -> int:
+        """The bytes it takes in memory."""
+        return self._leaf.value.nbytes
+
+    @property
     def meta(self) -> Mapping[str, str]:
         return self._leaf.value.meta
 
     @property
     def kind(self) -> str:
         """tensor, strings, ragged or sparse"""
-        return type(self._leaf.value).__name__.lower()
+        value = self._leaf.value
+        return value.kind if isinstance(value, Deferred) else type(value).__name__.lower()
 
     @property
     def dtype(self) -> str:
         value = self._leaf.value
+        if isinstance(value, Deferred):
+            return value.dtype
         held = value.values if isinstance(value, Ragged | Sparse) else value
         return held.dtype if isinstance(held, Tensor) else "string"
 
@@ -72,6 +81,11 @@ class Entry:
 
     def __getitem__(self, index: Any) -> Any:
         value = self._leaf.value
+        if isinstance(value, Deferred):
+            with naming(self._path):
+                if value.part is not None:
+                    return self._convert(value.part(index))
+                value = value.load()
         if isinstance(value, Sparse):
             raise UnsupportedError("a sparse value has no slices here: use .load()")
         if isinstance(value, Ragged):
@@ -117,11 +131,15 @@ class Reader:
     """
 
     def __init__(
-        self, data: memoryview, path: str, chosen: Format, to: str, device: str | None, limits: Limits, options: Options
+        self,
+        decode: Callable[[bool], Iterator[Document]],
+        path: str,
+        format: str,
+        to: str,
+        device: str | None,
     ) -> None:
-        self.path, self.format = path, chosen.name
-        self._data: memoryview | None = data
-        self._chosen, self._limits, self._options = chosen, limits, options
+        self.path, self.format = path, format
+        self._decoder: Callable[[bool], Iterator[Document]] | None = decode
         self._to, self._device = to, device
         self._documents: list[Document] | None = None
         self._by_name: dict[str, list[Leaf]] | None = None
@@ -130,10 +148,10 @@ class Reader:
         return frameworks.from_value(value, self._to, self._device)
 
     def _decode(self, lazy: bool) -> Iterator[Document]:
-        if self._data is None:
+        if self._decoder is None:
             raise TensorbytesError(f"{self.path} is closed")
         with naming(self.path):
-            yield from self._chosen.decode(self._data, self._limits, lazy, self._options)
+            yield from self._decoder(lazy)
 
     def _lazy(self) -> list[Document]:
         if self._documents is None:
@@ -204,7 +222,7 @@ class Reader:
         return sum(1 for _ in self._decode(lazy=False))
 
     def close(self) -> None:
-        self._data = self._documents = self._by_name = None
+        self._decoder = self._documents = self._by_name = None
 
     def __enter__(self) -> Reader:
         return self

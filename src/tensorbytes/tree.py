@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tensorbytes.deferred import Deferred, whole
 from tensorbytes.errors import LIMITS, CorruptError, UnsupportedError, UsageError
 from tensorbytes.tensor import Strings, Tensor, Value
 
@@ -30,12 +31,13 @@ NO_META: Mapping[str, str] = MappingProxyType({})
 
 
 class Leaf(NamedTuple):
-    """One tensor of a structure. `check` reads what lazy decoding left unread, and may raise.
+    """One tensor of a structure; deferred ones come from lazy decoding alone.
 
-    `at` is the offset that its errors name.
+    `check` reads what lazy decoding left unread, and may raise. `at` is the offset that
+    its errors name.
     """
 
-    value: Value
+    value: Value | Deferred
     path: Path = ()
     kind: str = ""
     check: Callable[[], None] | None = None
@@ -45,6 +47,11 @@ class Leaf(NamedTuple):
     def name(self) -> str | None:
         """The name it is listed under: its place in a structure, else the tensor's own name."""
         return path_name(self.path) if self.path else self.value.name
+
+    @property
+    def whole(self) -> Value:
+        """The value, read if it was not."""
+        return whole(self.value)
 
 
 class Document(NamedTuple):
@@ -162,7 +169,7 @@ def _refusal(obj: Any, path: Path) -> str:
 
 def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
     """What a leaf was: a Python value by its kind, or the tensor that `convert` makes."""
-    kind, value = leaf.kind, leaf.value
+    kind, value = leaf.kind, leaf.whole
     if not kind:
         return convert(value)
     if kind == "none" or kind in _CONTAINERS:
@@ -181,7 +188,7 @@ def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
 
 
 def _items(leaf: Leaf, name: str, rank: int) -> list[Any]:
-    value, wanted = leaf.value, _BY_NAME.get(name)
+    value, wanted = leaf.whole, _BY_NAME.get(name)
     items: list[Any] | None = None
     if isinstance(value, Strings) and len(value.shape) == rank:
         items = value.items()

@@ -7,10 +7,13 @@ that fills in the class `Format` below; see CONTRIBUTING.md.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
+from tensorbytes import storage
 from tensorbytes.errors import Limits, LossError, MissingDependencyError, UsageError, unknown
+from tensorbytes.storage import Target
 from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, path_name
 from tensorbytes.typing import Buffer
@@ -24,6 +27,8 @@ BUILTIN: dict[str, tuple[str, str]] = {
 }
 
 Options: TypeAlias = Mapping[str, Any]
+# Files that point to others: their format wants their path.
+_INDEXES = (".index", ".json", ".onnx", ".pb")
 
 # Metadata that describes how a value was held rather than what it is: dropping it loses nothing.
 ADVISORY = frozenset({"framework", "memory_format", "type"})
@@ -38,6 +43,9 @@ class Format:
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
+    writes: ClassVar[bool] = True  # False: for reading alone
+    several_files: ClassVar[bool] = False  # True: saved and loaded by path, never as bytes
+    complete: ClassVar[bool] = False  # True: holds whatever the native frame holds, metadata included
     write_options: ClassVar[frozenset[str]] = frozenset()
     read_options: ClassVar[frozenset[str]] = frozenset()
 
@@ -46,7 +54,7 @@ class Format:
         return False
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
-        """The bytes of a document, piece by piece: never one big join."""
+        """The bytes of a document, piece by piece: never one big join. Losses are raised before the first piece."""
         raise NotImplementedError
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
@@ -54,6 +62,20 @@ class Format:
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         """The documents in some bytes, as views of them. `lazy` reads no content."""
+        raise NotImplementedError
+
+    def write(
+        self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
+    ) -> None:
+        """Save a document; formats of several files do so in their own way."""
+        storage.write(target, self.encode(document, allow, options), sync=sync)
+
+    def claims(self, path: str) -> bool:
+        """Whether a local path is one of this format that bytes alone can't be: a folder, an index, a prefix."""
+        return False
+
+    def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        """The documents at a path that this format claims. `lazy` maps files rather than reading them."""
         raise NotImplementedError
 
 
@@ -77,6 +99,13 @@ def by_suffix(path: str) -> str | None:
         if path.lower().endswith(get(name).suffixes):
             return name
     return None
+
+
+def by_path(path: str) -> str | None:
+    """The format that claims a local path as a whole."""
+    if os.path.isfile(path) and not path.endswith(_INDEXES):
+        return None
+    return next((name for name in BUILTIN if get(name).claims(path)), None)
 
 
 def sniff(head: bytes, size: int) -> str | None:
@@ -120,7 +149,7 @@ def check_document(chosen: Format, document: Document, allow: frozenset[str]) ->
 
 def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     """A leaf's value for a format without names or metadata, once nothing is lost in silence."""
-    value = leaf.value
+    value = leaf.whole
     losses = {key: f"metadata {key}={text!r}" for key, text in value.meta.items() if key not in ADVISORY}
     if value.name is not None:
         losses["name"] = f"the name {value.name!r}"

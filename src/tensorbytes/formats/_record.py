@@ -55,7 +55,9 @@ ALONE = Place()
 
 def encode(leaf: Leaf, place: Place, at: int) -> list[Any]:
     """The payload of a record that starts at file offset `at`, as a list of buffers."""
-    value = leaf.value
+    value = leaf.whole
+    if value is not leaf.value:  # read just now: once is enough
+        leaf = leaf._replace(value=value)
     if isinstance(value, Tensor | Strings):
         extension = _extension(leaf, place)
         if isinstance(value, Tensor):

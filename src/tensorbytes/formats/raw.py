@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.deferred import swapped
 from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, bare_value, check_document, dense
 from tensorbytes.formats._tensorproto import check_bits, check_shape
-from tensorbytes.tensor import Array, Tensor
+from tensorbytes.tensor import Tensor
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import bytes_view
 
@@ -119,20 +120,13 @@ def _memory_order(options: Options) -> tuple[str, str]:
     return byteorder, order
 
 
-def _swap(bits: Array, name: str) -> Array:
-    """Other byte order; a complex number is two floats, each swapped on its own."""
-    row = dtypes.get(name)
-    width = row.itemsize // 2 if "complex" in name else row.itemsize
-    return bits if width == 1 else bits.view(f"<u{width}").byteswap().view(bits.dtype)
-
-
 def _to_raw(tensor: Tensor, byteorder: str, order: str) -> Any:
     if byteorder == "<" and (order == "C" or len(tensor.shape) < 2):
         return tensor.data
     bits = np.ndarray(tensor.shape, f"V{dtypes.get(tensor.dtype).itemsize}", tensor.data)
     flat = bits.reshape(-1) if order == "C" else bits.T.reshape(-1)
     raw = np.ascontiguousarray(flat).view(np.uint8)
-    return _swap(raw, tensor.dtype) if byteorder == ">" else raw
+    return swapped(raw, tensor.dtype) if byteorder == ">" else raw
 
 
 def _from_raw(
@@ -145,7 +139,7 @@ def _from_raw(
     if not lazy:
         check_bits(Tensor(name, shape, data), at)
     if byteorder == ">":
-        data = bytes_view(_swap(np.frombuffer(data, np.uint8), name))
+        data = bytes_view(swapped(np.frombuffer(data, np.uint8), name))
     if order == "F" and len(shape) > 1 and want:
         bits = np.ndarray(shape[::-1], f"V{row.itemsize}", data).T
         data = bytes_view(np.ascontiguousarray(bits).reshape(-1).view(np.uint8))

@@ -158,7 +158,7 @@ class _Decoder:
         own = memoryview(bytearray(summaries.joined(block.data, value.spans)))
         start = value.spans[0][0]
         try:
-            tensor = _record.decode(own, 0, len(own), self._limits).leaf.value
+            tensor = _record.decode(own, 0, len(own), self._limits).leaf.whole
             return summaries.shown_as(tensor, about) or ("tensor", frameworks.from_value(tensor, self._to))
         except CorruptError as error:
             raise CorruptError(error.what, at=start + (error.at if len(value.spans) == 1 else 0)) from None
@@ -307,7 +307,12 @@ def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Blo
 
 
 def _fault(damage: Damage) -> CorruptError:
-    advice = "; if its writer is still at work, live=True reads what is whole" if damage.kind in _CUT else ADVICE
+    if damage.kind in _CUT:
+        advice = "; if its writer is still at work, live=True reads what is whole"
+    elif damage.kind == "header" and damage.start == 0 and not damage.recovered:
+        advice = "; is this an event file?"
+    else:
+        advice = ADVICE
     what = str(damage).removeprefix(f"{damage.path}: ")
     return CorruptError(what + advice, at=damage.start, path=damage.path)
 

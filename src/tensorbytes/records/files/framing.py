@@ -26,6 +26,7 @@ BLOCK_BYTES = 2 << 20
 # Batches up to this size are read as a whole, larger ones in parts that are joined.
 _LARGE_BATCH_BYTES = 8 << 20
 ADVICE = "; repair(src, dst) keeps the records that are whole, on_corrupt='skip' reads around the damage"
+QUESTION = "is this a TFRecord file, in this compression?"
 
 
 class Stream(Protocol):
@@ -150,6 +151,6 @@ def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -
         what = f"{which} is damaged: its {length} bytes and their checksum disagree"
     else:
         what = f"the header of {which} is damaged: its length and the checksum of it disagree"
-        if at == 0:
-            what += " (is this a TFRecord file, in this compression?)"
-    return CorruptError(what + ADVICE, at=at, path=stream.path)
+    no_header = status in (_wire.CUT_HEADER, _wire.BAD_LENGTH)
+    # Where a file starts with no header, it is more likely no such file than a damaged one.
+    return CorruptError(what + (f"; {QUESTION}" if no_header and at == 0 else ADVICE), at=at, path=stream.path)

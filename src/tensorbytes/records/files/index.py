@@ -258,7 +258,7 @@ def _load(path: str) -> tuple[Stamp, Array, str] | None:
     try:
         data = storage.read(path + INDEX_SUFFIX)
         (document,) = formats.get("tb").decode(data, LIMITS, False, {})
-        value = document.leaves[0].value
+        value = document.leaves[0].whole
         stamp = int(value.meta["size"]), int(value.meta["mtime_ns"])
         compression = value.meta["compression"]
     except (TensorbytesError, LookupError, ValueError, OSError):

@@ -49,7 +49,7 @@ class Memory:
 
     def give_back(self, room: Array) -> None:
         spare = self._spare.setdefault(len(room), [])
-        if len(spare) * len(room) < self._spare_bytes:
+        if (len(spare) + 1) * len(room) <= self._spare_bytes:
             spare.append(room)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tensorbytes import _wire, storage
 from tensorbytes.errors import LIMITS, LimitError, Limits, UsageError
 from tensorbytes.records.files.compression import Source, compressor, open_source
-from tensorbytes.records.files.framing import BLOCK_BYTES, FRAME_BYTES, HEADER_BYTES, Block, Stream
+from tensorbytes.records.files.framing import BLOCK_BYTES, FRAME_BYTES, HEADER_BYTES, QUESTION, Block, Stream
 from tensorbytes.records.files.search import Search
 from tensorbytes.records.files.window import Window
 from tensorbytes.typing import Buffer
@@ -87,7 +87,7 @@ class Report:
         places = f"{len(self.damages)} places are" if len(self.damages) > 1 else "1 place is"
         lines[0] += f"{places} damaged, {self.lost} bytes lost"
         if not self.records:
-            lines.append("  nothing in it is a record: is this a TFRecord file, in this compression?")
+            lines.append(f"  nothing in it is a record: {QUESTION}")
         prefix = f"{self.path}: "
         return "\n".join([*lines, *("  " + str(damage).removeprefix(prefix) for damage in self.damages)])
 

@@ -14,6 +14,7 @@ import numpy as np
 from tensorbytes import frameworks, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.records.files import framing, salvage
+from tensorbytes.records.files.detection import checked_name
 from tensorbytes.records.files.framing import Block, Cut
 from tensorbytes.records.files.index import Index, indexes
 from tensorbytes.records.files.inputs import Inputs
@@ -92,6 +93,7 @@ class Records:
             raise UsageError(f"columns={columns!r}: expected a list of names, such as [{columns!r}]")
         if on_corrupt == "skip" and not verify:
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
+        compression = checked_name(compression)
         self._targets = expand(paths)
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
@@ -246,10 +248,8 @@ class Records:
 
     def batches(self, size: int, *, drop_last: bool = False, to: str | None = None) -> Iterator[Batch]:
         """Columns of `size` records at a time; the last batch has what is left, unless `drop_last`."""
-        if size < 1:
-            raise UsageError(f"batches of {size} records: expected 1 or more")
-        for parts in self._batched(size, drop_last):
-            yield self._batch(parts, to or self._to)
+        batched = self._batched(_batch_size(size), drop_last)
+        return (self._batch(parts, to or self._to) for parts in batched)
 
     def _batched(self, size: int, drop_last: bool = False) -> Iterator[Columns]:
         pending: list[Columns] = []
@@ -280,6 +280,7 @@ class Records:
         """A pyarrow.RecordBatchReader over batches of `size` records."""
         from tensorbytes.records.read import arrow
 
+        size = _batch_size(size)
         columns = {column.name: (column.feature, column.in_lists) for column in self._planned_columns()}
         return arrow.reader(columns, self._batched(size))
 
@@ -333,6 +334,12 @@ class Records:
             return decode(_no_records(), plan)
         parts = joined(found)
         return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
+
+
+def _batch_size(size: Any) -> int:
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise UsageError(f"batches of {size!r} records: expected a whole number, 1 or more")
+    return int(size)
 
 
 def _no_records() -> Block:

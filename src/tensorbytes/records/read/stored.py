@@ -247,7 +247,7 @@ class _Tensors:
             raise LimitError(str(self.complain(index, str(error)))) from None
         except TensorbytesError as error:
             raise self.complain(index, f"is no sound TensorProto: {getattr(error, 'what', error)}") from None
-        value = document.leaves[0].value
+        value = document.leaves[0].whole
         if isinstance(value, Ragged | Sparse):
             raise self.complain(index, "is a TensorProto with ragged or sparse parts")
         name = "bytes" if isinstance(value, Strings) else value.dtype
