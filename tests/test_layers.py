@@ -19,10 +19,11 @@ LAYERS = [
     ["_wire"],
     ["storage"],
     ["frameworks", "formats"],  # never each other
-    ["shortcut"],
+    ["shortcut", "opening"],
     ["output", "loader"],
     ["reader", "writer", "records"],
     ["api"],
+    ["tools", "savedmodel"],
     ["__init__"],
     ["testing"],
 ]

@@ -8,6 +8,7 @@ with tensorbytes.open("model.tb") as f:
 for batch in tensorbytes.open_records("train.tfrecord").batches(1024): ...
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from tensorbytes._wire import ACCELERATED
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
         repair,
         verify,
     )
+    from tensorbytes.savedmodel import load_model, save_model
+    from tensorbytes.tools import convert, diff, inspect
 
 __version__ = "0.1.0"
 
@@ -76,10 +79,14 @@ __all__ = [
     "UsageError",
     "buffers",
     "build_index",
+    "convert",
+    "diff",
     "dumps",
     "equal",
     "infer_schema",
+    "inspect",
     "load",
+    "load_model",
     "loads",
     "open",
     "open_records",
@@ -88,14 +95,22 @@ __all__ = [
     "read_scalars",
     "repair",
     "save",
+    "save_model",
     "verify",
 ]
 
 
+# What is loaded when it is first asked for, so that importing stays cheap; the rest of __all__ is about records.
+_LATER = {
+    "convert": "tools",
+    "diff": "tools",
+    "inspect": "tools",
+    "load_model": "savedmodel",
+    "save_model": "savedmodel",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Everything about records is loaded when it is first asked for: importing stays cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tensorbytes import records
-
-    return getattr(records, name)
+    return getattr(importlib.import_module(f"tensorbytes.{_LATER.get(name, 'records')}"), name)

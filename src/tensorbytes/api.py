@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, loader, shortcut, storage
+from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.reader import Reader, StreamReader, naming
@@ -17,8 +17,6 @@ from tensorbytes.tensor import Value, amended, identical, with_meta
 from tensorbytes.tree import Document, Leaf, flatten, unflatten
 from tensorbytes.typing import Buffer, bytes_view
 from tensorbytes.writer import Writer
-
-_SNIFF_BYTES = 4096
 
 
 def dumps(
@@ -146,7 +144,7 @@ def loads(
             return array
     data = _check_buffer(buffer)
     if format is None:
-        format = _recognise(data, len(data), "<bytes>")
+        format = opening.recognise(data, len(data), "<bytes>")
     chosen = formats.get(format)
     formats.check_options(chosen, options, chosen.read_options)
     return _result(chosen.decode(data, limits, False, options), to, device, "<bytes>")
@@ -158,22 +156,6 @@ def _check_buffer(buffer: Any) -> memoryview:
     except TypeError:
         hint = "; to read a file: load(path)" if isinstance(buffer, str) else ""
         raise UsageError(f"expected bytes or another buffer, got {type(buffer).__qualname__}{hint}") from None
-
-
-def _recognise(data: Buffer, size: int, path: str) -> str:
-    """The format of `size` bytes that start like `data`."""
-    if not size:
-        raise CorruptError("no bytes at all (an empty stream: iterate over open(path) instead)", at=0, path=path)
-    found = formats.sniff(bytes(data[:_SNIFF_BYTES]), size)
-    if found == "tb" and bytes(data[12:13]) == b"\x0a":  # a TensorProto starts with its dtype, an Example with this
-        raise UsageError(f"{path}: records of Examples rather than of tensors; open_records(path) reads them")
-    found = found or formats.by_suffix(path)
-    if found is None:
-        raise UsageError(
-            f"{path}: can't tell the format from its first bytes ({bytes(data[:8]).hex(' ')}); "
-            f"pass format=, one of {', '.join(formats.BUILTIN)}"
-        )
-    return found
 
 
 def _result(documents: Iterable[Document], to: str, device: str | None, path: str) -> Any:
@@ -211,57 +193,27 @@ def load(
                 raise UsageError("names= needs a file that can be read at random, not a stream")
             return {name: file[name].load() for name in ([names] if isinstance(names, str) else names)}
     path = storage.describe(target)
-    found = _claimed(target, format)
+    found = opening.claimed(target, format)
     if found is not None:
-        return _result(_decoder(found, path, limits, options)(mmap), to, device, path)
+        return _result(found.decoder(path, limits, options)(mmap), to, device, path)
     if mmap:
         if not storage.is_local(target):
             raise UsageError(f"mmap=True needs a local file, not {path}")
-        found = _of_bytes(storage.map_file(target), path, format)
-        return _result(_decoder(found, path, limits, options)(True), to, device, path)
+        found = opening.of_bytes(storage.map_file(target), path, format)
+        return _result(found.decoder(path, limits, options)(True), to, device, path)
     if storage.is_local(target) and not options:
         with io.FileIO(target) as file:  # type: ignore[arg-type]
             size = os.fstat(file.fileno()).st_size
             if size >= loader.FROM_BYTES:
-                head = os.pread(file.fileno(), _SNIFF_BYTES, 0)
-                if (format or _recognise(head, size, path)) == "tb":
+                head = os.pread(file.fileno(), opening.SNIFF_BYTES, 0)
+                chosen = formats.get(format or opening.recognise(head, size, path))
+                if chosen.name == "tb":
                     return _result(loader.documents(file, size, limits), to, device, path)
-    found = _of_bytes(storage.read(target), path, format)
-    return _result(_decoder(found, path, limits, options)(False), to, device, path)
-
-
-class _Found(NamedTuple):
-    """What shall be read: bytes, or None for a path that its format reads by itself."""
-
-    chosen: Format
-    data: memoryview | None
-
-
-def _claimed(target: Any, format: str | None) -> _Found | None:
-    """The format, if it wants a path rather than bytes."""
-    if not storage.is_local(target):
-        return None
-    path = os.fspath(target)
-    name = format or formats.by_path(path)
-    if name is not None and formats.get(name).claims(path):
-        return _Found(formats.get(name), None)
-    if os.path.isdir(path):
-        raise UsageError(f"{path} is a folder, and none that a format knows: pass a file in it")
-    return None
-
-
-def _of_bytes(data: memoryview, path: str, format: str | None) -> _Found:
-    chosen = formats.get(format or _recognise(data, len(data), path))
-    return _Found(chosen, data)
-
-
-def _decoder(found: _Found, path: str, limits: Limits, options: Options) -> Callable[[bool], Iterator[Document]]:
-    """Decodes, lazily or not, as often as it is called."""
-    chosen, data = found
-    formats.check_options(chosen, options, chosen.read_options)
-    if data is None:
-        return lambda lazy: chosen.decode_path(path, limits, lazy, options)
-    return lambda lazy: chosen.decode(data, limits, lazy, options)
+                documents = chosen.decode_file(file, limits, options)
+                if documents is not None:
+                    return _result(documents, to, device, path)
+    found = opening.of_bytes(storage.read(target), path, format)
+    return _result(found.decoder(path, limits, options)(False), to, device, path)
 
 
 def open(
@@ -291,11 +243,8 @@ def open(
             raise UsageError(f"a stream is read as 'tb', not {format!r}")
         return StreamReader(target, to, device, limits)
     path = storage.describe(target)
-    found = _claimed(target, format)
-    if found is None:
-        data = storage.map_file(target) if storage.is_local(target) else storage.read(target)
-        found = _of_bytes(data, path, format or (None if len(data) else "tb"))
-    return Reader(_decoder(found, path, limits, options), path, found.chosen.name, to, device)
+    found = opening.mapped(target, format)
+    return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device)
 
 
 def _seekable(file: Any) -> bool:

@@ -1,0 +1,304 @@
+"""diff: two files of any formats, compared tensor by tensor without holding either in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tensorbytes.errors import LIMITS, Limits
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tools import rows
+from tensorbytes.tools.inspection import printable, table
+from tensorbytes.tools.numbers import Distance
+from tensorbytes.tools.selection import Selection
+from tensorbytes.tools.sources import Columns, Documents, Table, as_table, checked, open_source, row_documents
+from tensorbytes.tools.targets import column_name
+from tensorbytes.tools.verification import same_value
+from tensorbytes.tree import Document
+
+_BATCH_ROWS = 4096
+_MOST_SHOWN = 60
+
+
+@dataclass
+class TensorDiff:
+    """One tensor, or one column of rows, in both files."""
+
+    name: str
+    identical: bool = True  # bit for bit
+    shapes: tuple[Any, Any] = ((), ())
+    dtypes: tuple[str, str] = ("", "")
+    why: str = ""  # why there are no figures: other shapes, other kinds, other indices
+    numbers: Distance = field(default_factory=Distance)
+
+    def as_dict(self) -> dict[str, Any]:
+        numbers = self.numbers
+        return {
+            "name": self.name, "identical": self.identical, "shapes": list(self.shapes), "dtypes": list(self.dtypes),
+            "why": self.why, "elements": numbers.elements, "differing": numbers.differing, "max_abs": numbers.max_abs,
+            "max_rel": numbers.max_rel, "nan_a": numbers.nan_a, "nan_b": numbers.nan_b, "cosine": numbers.cosine,
+        }  # fmt: skip
+
+
+@dataclass
+class Difference:
+    """The result of `diff`."""
+
+    a: str
+    b: str
+    only_in_a: list[str] = field(default_factory=list)
+    only_in_b: list[str] = field(default_factory=list)
+    tensors: list[TensorDiff] = field(default_factory=list)
+    rows: tuple[int, int] | None = None
+    meta: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # of the whole, where it differs
+
+    @property
+    def identical(self) -> bool:
+        """Whether the same names hold the same values, bit for bit. Metadata does not count."""
+        alone = self.only_in_a or self.only_in_b or (self.rows is not None and self.rows[0] != self.rows[1])
+        return not alone and all(tensor.identical for tensor in self.tensors)
+
+    def close(self, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+        """Whether all numbers lie within a tolerance, and all else agrees."""
+        alone = self.only_in_a or self.only_in_b or (self.rows is not None and self.rows[0] != self.rows[1])
+        return not alone and all(_close(tensor, rtol, atol) for tensor in self.tensors)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        plain = {key: value for key, value in vars(self).items() if key != "tensors"}
+        return plain | {"identical": self.identical, "tensors": [tensor.as_dict() for tensor in self.tensors]}
+
+    def __str__(self) -> str:
+        different = [tensor for tensor in self.tensors if not tensor.identical]
+        head = "identical" if self.identical else f"{len(different)} of {len(self.tensors)} common tensors differ"
+        lines = [f"{self.a} | {self.b}: {head}"]
+        if self.rows is not None:
+            lines.append(f"  rows: {self.rows[0]} | {self.rows[1]}")
+        for where, names in (("a", self.only_in_a), ("b", self.only_in_b)):
+            lines += [f"  only in {where}: {printable(name)}" for name in names[:_MOST_SHOWN]]
+        lines += table([_cells(tensor) for tensor in different[:_MOST_SHOWN]])
+        if len(different) > _MOST_SHOWN:
+            lines.append(f"  and {len(different) - _MOST_SHOWN} more")
+        lines += [f"  metadata {key}: {one!r} | {two!r}" for key, (one, two) in self.meta.items()]
+        return "\n".join(lines)
+
+
+def _close(tensor: TensorDiff, rtol: float, atol: float) -> bool:
+    numbers = tensor.numbers
+    if tensor.identical:
+        return True
+    within = numbers.max_abs <= atol or numbers.max_rel <= rtol
+    return not tensor.why and bool(numbers.elements) and within and numbers.nan_a == numbers.nan_b
+
+
+def _cells(tensor: TensorDiff) -> tuple[str, ...]:
+    dtype = tensor.dtypes[0] if tensor.dtypes[0] == tensor.dtypes[1] else " | ".join(tensor.dtypes)
+    if tensor.why:
+        return (printable(tensor.name), dtype, tensor.why, "", "")
+    numbers = tensor.numbers
+    nans = f"NaN {numbers.nan_a} | {numbers.nan_b}" if numbers.nan_a or numbers.nan_b else ""
+    cosine = "" if numbers.cosine is None else f"cosine {numbers.cosine:.9g}"
+    if not numbers.differing:
+        return (printable(tensor.name), dtype, "equal numbers, other bits", nans, cosine)
+    size = f"{numbers.differing} of {numbers.elements}, max abs {numbers.max_abs:.6g}, max rel {numbers.max_rel:.6g}"
+    return (printable(tensor.name), dtype, size, nans, cosine)
+
+
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    names: Collection[str] | str | None = None,
+    limits: Limits = LIMITS,
+) -> Difference:
+    """What differs between two files of any formats: names, shapes, dtypes, numbers.
+
+    Rows of tables and streams are compared one with the other, a few thousand at a time;
+    a table and a file of arrays are compared along the arrays' first axis.
+    """
+    sources = open_source(a, a_format, limits=limits), open_source(b, b_format, limits=limits)
+    result = Difference(sources[0].path, sources[1].path)
+    comparison = _Comparison(result, Selection(names, None))
+    comparison.run(_Side(sources[0]), _Side(sources[1]))
+    return result
+
+
+class _Side:
+    """One of the two files: a single document, or rows."""
+
+    def __init__(self, source: Documents | Table) -> None:
+        self.table = as_table(source)
+        self._source = source
+        self.document: Document | None = None
+        if self.table is None:
+            assert isinstance(source, Documents)
+            documents = source.documents()
+            first = next(documents, Document([]))
+            self.document = first if not first.item else None
+
+    @property
+    def values(self) -> dict[str, Value]:
+        assert self.document is not None
+        return _values(self.document)
+
+    def rows(self) -> Iterator[dict[str, Value]]:
+        """Row by row."""
+        if self.table is not None:
+            for columns in self.table.batches(_BATCH_ROWS):
+                yield from map(_values, row_documents(columns))
+            return
+        assert isinstance(self._source, Documents)
+        yield from map(_values, self._source.documents())
+
+
+def _values(document: Document) -> dict[str, Value]:
+    return {column_name(leaf): leaf.whole for leaf in checked(document).leaves}
+
+
+class _Comparison:
+    def __init__(self, result: Difference, selection: Selection) -> None:
+        self.result, self._selection = result, selection
+        self._found: dict[str, TensorDiff] = {}
+
+    def run(self, a: _Side, b: _Side) -> None:
+        if a.document is not None and b.document is not None:
+            self._pair(a.values, b.values)
+            self._metadata(a.document.meta, b.document.meta)
+        elif a.table is not None and b.table is not None:
+            self._tables(a.table, b.table)
+        elif a.document is not None and b.table is not None:
+            self._arrays_and_table(a.values, b.table, turned=False)
+        elif a.table is not None and b.document is not None:
+            self._arrays_and_table(b.values, a.table, turned=True)
+        else:
+            self._streams(a, b)
+        self.result.tensors = list(self._found.values())
+
+    def _metadata(self, a: Mapping[str, str], b: Mapping[str, str]) -> None:
+        keys = sorted(a.keys() | b.keys())
+        self.result.meta = {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
+
+    def _pair(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
+        result = self.result
+        for name in a:
+            if self._selection.takes(name):
+                if name in b:
+                    self._compare(name, a[name], b[name])
+                elif name not in result.only_in_a:
+                    result.only_in_a.append(name)
+        result.only_in_b += [
+            name for name in b if name not in a and self._selection.takes(name) and name not in result.only_in_b
+        ]
+
+    def _tables(self, a: Table, b: Table) -> None:
+        counts = [0, 0]
+        batches = a.batches(_BATCH_ROWS), b.batches(_BATCH_ROWS)
+        empty = Columns({}, 0)
+        while True:
+            pair = next(batches[0], empty), next(batches[1], empty)
+            counts = [counts[0] + pair[0].size, counts[1] + pair[1].size]
+            common = min(pair[0].size, pair[1].size)
+            if not common:
+                break
+            self._pair(*({name: rows.cut(v, 0, common) for name, v in side.values.items()} for side in pair))
+        for index in (0, 1):
+            counts[index] += sum(batch.size for batch in batches[index])
+        self.result.rows = (counts[0], counts[1])
+
+    def _arrays_and_table(self, arrays: Mapping[str, Value], other: Table, turned: bool) -> None:
+        """Row i of the table with the arrays' elements i, as far as both go."""
+        total = 0
+        have = {name: rows.count(value) or 0 for name, value in arrays.items()}
+        for columns in other.batches(_BATCH_ROWS):
+            start, total = total, total + columns.size
+            one, two = dict(arrays), dict(columns.values)
+            for name in one.keys() & two.keys():
+                common = max(min(total, have[name]), start)
+                one[name] = rows.cut(one[name], min(start, have[name]), min(common, have[name]))
+                two[name] = rows.cut(two[name], 0, common - start)
+            self._pair(*((two, one) if turned else (one, two)))
+        for name, known in self._found.items():
+            if have[name] != total:
+                known.identical, known.why = False, f"{have[name]} rows in the arrays, {total} in the table"
+        longest = max((have[name] for name in self._found), default=0)
+        self.result.rows = (total, longest) if turned else (longest, total)
+
+    def _streams(self, a: _Side, b: _Side) -> None:
+        one, two = a.rows(), b.rows()
+        counts = [0, 0]
+        for counts[0], row in enumerate(one, 1):
+            other = next(two, None)
+            if other is None:
+                break
+            counts[1] += 1
+            self._pair(row, other)
+        rest = (sum(1 for _ in one), sum(1 for _ in two))
+        self.result.rows = (counts[0] + rest[0], counts[1] + rest[1])
+
+    # ---- one pair ---------------------------------------------------------------
+
+    def _compare(self, name: str, a: Value, b: Value) -> None:
+        known = self._found.get(name)
+        if known is None:
+            known = self._found[name] = TensorDiff(name, True, (_shape(a), _shape(b)), (_dtype(a), _dtype(b)))
+        if same_value(a, b):
+            if isinstance(a, Tensor) and isinstance(b, Tensor):
+                known.numbers.add(a, b)
+            return
+        known.identical = False
+        why = _mismatch(a, b)
+        if why:
+            known.why = known.why or why
+            return
+        one, two = _numbers(a), _numbers(b)
+        if isinstance(one, Tensor) and isinstance(two, Tensor):
+            known.numbers.add(one, two)
+        else:
+            assert isinstance(one, Strings)
+            assert isinstance(two, Strings)
+            unequal = sum(x != y for x, y in zip(_raw(one), _raw(two), strict=True))
+            known.why = f"{unequal} of {len(one.offsets) - 1} strings differ" if unequal else "text | bytes"
+
+
+def _raw(value: Strings) -> list[bytes]:
+    items: list[bytes] = Strings(value.shape, value.offsets, value.data).items()
+    return items
+
+
+def _numbers(value: Value) -> Tensor | Strings:
+    return value.values if isinstance(value, Ragged | Sparse) else value
+
+
+def _mismatch(a: Value, b: Value) -> str:
+    """Why elements can't be compared one with the other; empty if they can."""
+    if type(a) is not type(b) or type(_numbers(a)) is not type(_numbers(b)):
+        return f"{type(a).__name__.lower()} | {type(b).__name__.lower()}"
+    if isinstance(a, Ragged) and isinstance(b, Ragged):
+        alike = len(a.splits) == len(b.splits) and all(map(_equal, a.splits, b.splits))
+        shapes = (a.shapes is None) == (b.shapes is None) and (a.shapes is None or _equal(a.shapes, b.shapes))
+        return "" if alike and shapes and a.values.shape == b.values.shape else "row lengths differ"
+    if isinstance(a, Sparse) and isinstance(b, Sparse):
+        if a.layout != b.layout or a.shape != b.shape:
+            return f"{a.layout}{list(a.shape)} | {b.layout}{list(b.shape)}"
+        same = all(map(_equal, a.parts, b.parts)) and a.values.shape == b.values.shape
+        return "" if same else "indices differ"
+    one, two = _shape(a), _shape(b)
+    return "" if one == two else f"shape {list(one)} | {list(two)}"
+
+
+def _equal(a: Array | None, b: Array | None) -> bool:
+    return a is not None and b is not None and np.array_equal(a, b)
+
+
+def _shape(value: Value) -> tuple[int | None, ...]:
+    return (len(value), None) if isinstance(value, Ragged) else value.shape
+
+
+def _dtype(value: Value) -> str:
+    held = _numbers(value)
+    return held.dtype if isinstance(held, Tensor) else "string"

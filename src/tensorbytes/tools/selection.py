@@ -1,0 +1,80 @@
+"""Which tensors are meant, and what they shall be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tensorbytes.errors import UsageError
+from tensorbytes.tensor import amended
+from tensorbytes.tools.fitting import under_its_name
+from tensorbytes.tools.sources import Columns
+from tensorbytes.tree import Document, Leaf
+
+
+class Selection:
+    """`names` are names or patterns such as "layer.*.weight"; `rename` is a dict or a function of the name."""
+
+    def __init__(
+        self, names: Collection[str] | str | None, rename: Mapping[str, str] | Callable[[str], str] | None
+    ) -> None:
+        self._patterns = None if names is None else [names] if isinstance(names, str) else list(names)
+        self._rename = rename
+        self._unused: set[str] = set(self._patterns or ()) | (set(rename) if isinstance(rename, Mapping) else set())
+        self.changes_names = rename is not None
+
+    def takes(self, name: str | None) -> bool:
+        if self._patterns is None:
+            return True
+        found = [pattern for pattern in self._patterns if pattern == name or fnmatchcase(name or "", pattern)]
+        self._unused.difference_update(found)
+        return bool(found)
+
+    def new_name(self, name: str) -> str:
+        self._unused.discard(name)
+        if isinstance(self._rename, Mapping):
+            return self._rename.get(name, name)
+        return self._rename(name) if self._rename is not None else name
+
+    def apply(self, document: Document) -> Document:
+        """The document of the chosen tensors, under their new names."""
+        if self._patterns is None and self._rename is None:
+            return document
+        kept = [leaf for leaf in document.leaves if self.takes(leaf.name)]
+        if len(kept) < len(document.leaves):
+            kept = [under_its_name(leaf) for leaf in kept]
+        return Document([self._placed(leaf) for leaf in kept], document.meta, document.item)
+
+    def _placed(self, leaf: Leaf) -> Leaf:
+        old = leaf.name
+        new = old if old is None else self.new_name(old)
+        if new == old:
+            return leaf
+        if not isinstance(new, str):
+            raise UsageError(f"rename gave {new!r} for {old!r}: expected a name")
+        if not leaf.path:
+            value: Any = leaf.whole
+            return leaf._replace(value=amended(value, new, value.meta))
+        return leaf._replace(path=(("key", new),))
+
+    def columns(self, columns: Columns) -> Columns:
+        """The same for columns."""
+        kept = {name: self.new_name(name) for name in columns.values if self.takes(name)}
+        if len(set(kept.values())) != len(kept):
+            raise UsageError("rename gives two columns the same name")
+        values = {new: columns.values[old] for old, new in kept.items()}
+        present = {kept[old]: flags for old, flags in columns.present.items() if old in kept}
+        scalars = frozenset(kept[old] for old in columns.scalars if old in kept)
+        return Columns(values, columns.size, present, scalars)
+
+    def schema(self, schema: Any) -> dict[str, Any]:
+        """Arguments of RecordWriter for records like those of another file."""
+        if self._rename is not None:
+            return {"lists": [self.new_name(name) for name in schema.lists if self.takes(name)]} if schema.lists else {}
+        return {"schema": schema if self._patterns is None else schema.select([n for n in schema if self.takes(n)])}
+
+    def check_used(self, path: str) -> None:
+        """A name that is not there is a slip, not a wish for nothing."""
+        if self._unused:
+            raise UsageError(f"{path} has no tensor {min(self._unused)!r}; inspect({path!r}) lists them")

@@ -1,0 +1,165 @@
+"""Any file as what it holds: one document, a stream of documents, or a table of rows.
+
+| source    | is                                                 | gives                          |
+| --------- | -------------------------------------------------- | ------------------------------ |
+| Documents | every format; several documents make a stream      | documents, lazily decoded      |
+| Table     | TFRecord files of Examples, Arrow and Parquet      | columns of some rows at a time |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tensorbytes import formats, frameworks, opening, storage
+from tensorbytes.errors import LIMITS, Limits, UsageError
+from tensorbytes.formats import Options
+from tensorbytes.reader import naming
+from tensorbytes.records.files.detection import detect
+from tensorbytes.tensor import Array, Value
+from tensorbytes.tools import rows
+from tensorbytes.tree import Document, Leaf
+
+TFRECORD = "tfrecord"
+# Formats whose files are tables of rows.
+TABLES = frozenset({TFRECORD, "arrow", "parquet"})
+_RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
+_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz", ".snappy")
+
+
+class Columns(NamedTuple):
+    """Some rows: a column of values under each name; `present` where some rows lack a value."""
+
+    values: dict[str, Value]
+    size: int
+    present: Mapping[str, Array] = {}
+    scalars: frozenset[str] = frozenset()  # ragged columns whose rows, where they are there, are scalars
+
+
+class Documents:
+    """A file of documents."""
+
+    def __init__(self, path: str, found: opening.Found, limits: Limits, options: Options) -> None:
+        self.path, self.format = path, found.chosen.name
+        self._decode = found.decoder(path, limits, options)
+
+    def documents(self) -> Iterator[Document]:
+        """The documents one after another, lazily decoded."""
+        with naming(self.path):
+            yield from self._decode(True)
+
+    def verified(self) -> Iterator[Document]:
+        """The same, every byte checked that can be checked."""
+        with naming(self.path):
+            yield from self._decode(False)
+
+
+class Table:
+    """A file of rows."""
+
+    path: str
+    format: str
+
+    def batches(self, size: int) -> Iterator[Columns]:
+        """Columns of `size` rows at a time, checked."""
+        raise NotImplementedError
+
+
+class Records(Table):
+    """TFRecord files of Examples."""
+
+    format = TFRECORD
+
+    def __init__(self, path: Any, options: Options, limits: Limits = LIMITS) -> None:
+        from tensorbytes.records import open_records
+
+        self.path = storage.describe(path)
+        self.records = open_records(path, to="tensor", limits=limits, **options)
+
+    def batches(self, size: int) -> Iterator[Columns]:
+        schema = self.records.schema
+        scalars = frozenset(name for name, feature in schema.items() if feature.optional and not feature.shape)
+        for batch in self.records.batches(size):
+            values = {name: frameworks.to_value(column) for name, column in batch.items()}
+            counted = next((rows.count(value) for value in values.values()), None)
+            yield Columns(values, counted or 0, batch.present, scalars)
+
+
+class ArrowTable(Table):
+    """Arrow and Parquet files, a record batch at a time."""
+
+    def __init__(self, path: str, format: str) -> None:
+        self.path, self.format = path, format
+
+    def batches(self, size: int) -> Iterator[Columns]:
+        from tensorbytes.formats import _arrow_batches
+
+        for values in _arrow_batches.read_batches(self.path, size):
+            yield Columns(values, next((rows.count(value) or 0 for value in values.values()), 0))
+
+
+def open_source(
+    target: Any, format: str | None = None, *, limits: Limits = LIMITS, options: Options | None = None
+) -> Documents | Table:
+    """What a path, a URL, a glob of records or a file object holds, recognised by its content."""
+    given = options or {}
+    if format == TFRECORD or (format is None and _is_records(target)):
+        return Records(target, given, limits)
+    if format is not None and format not in formats.BUILTIN:
+        known = ", ".join((*formats.BUILTIN, TFRECORD))
+        raise UsageError(f"unknown format {format!r}; known: {known}")
+    return Documents(storage.describe(target), opening.mapped(target, format), limits, given)
+
+
+def as_table(source: Documents | Table) -> Table | None:
+    """The source as a table of rows, if it is one."""
+    if isinstance(source, Table):
+        return source
+    if source.format not in TABLES:
+        return None
+    from tensorbytes.formats import _arrow_batches
+
+    return ArrowTable(source.path, source.format) if _arrow_batches.has_rows(source.path) else None
+
+
+def _is_records(target: Any) -> bool:
+    """By content where there is a single local file, by name for globs, sets of shards and URLs."""
+    if not storage.is_path(target):
+        return not hasattr(target, "read")  # a list of paths, a Split
+    path = os.fspath(target)
+    if storage.is_local(path) and os.path.isfile(path):
+        with open(path, "rb") as file:
+            head = file.read(64)
+        return opening.holds_examples(head) or (detect(head) != "none" and not _other_suffix(path))
+    return named_records(path) and not os.path.isdir(path)
+
+
+def _other_suffix(path: str) -> bool:
+    return formats.by_suffix(path) is not None
+
+
+def named_records(path: str) -> bool:
+    """Whether a name is that of TFRecord files: x.tfrecord, x.tfrecord.gz, x.tfrecord@10, x.tfrecord-00000-of-00010."""
+    name = path.lower().rpartition("/")[2].partition("@")[0]
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    return name.endswith(_RECORD_SUFFIXES) or any(f"{suffix}-" in name for suffix in _RECORD_SUFFIXES)
+
+
+def checked(document: Document) -> Document:
+    """The document, once what lazy decoding left unread was looked at."""
+    for leaf in document.leaves:
+        if leaf.check is not None:
+            leaf.check()
+    return document
+
+
+def row_documents(columns: Columns) -> Iterator[Document]:
+    """Each row of some columns as a document."""
+    split = {name: list(rows.rows_of(value)) for name, value in columns.values.items()}
+    for name in columns.scalars & split.keys():
+        split[name] = [rows.scalar(row) for row in split[name]]
+    for index in range(columns.size):
+        present = (name for name in split if name not in columns.present or columns.present[name][index])
+        yield Document([Leaf(split[name][index], (("key", name),)) for name in present])

@@ -1,0 +1,295 @@
+"""Where rows go: TFRecord files, Arrow and Parquet tables, streams of documents, or stacked into one document.
+
+A target takes rows as documents, or many at once as columns, and is told at its first rows
+what it may lose. Nothing is visible before `close`.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from tensorbytes import formats
+from tensorbytes.errors import LossError, TensorbytesError, UsageError
+from tensorbytes.formats import ADVISORY, Options
+from tensorbytes.records import RecordWriter, open_records
+from tensorbytes.records.files.paths import shard_path
+from tensorbytes.tensor import Value, amended, identical
+from tensorbytes.tools import fitting
+from tensorbytes.tools.report import Loss, refuse
+from tensorbytes.tools.rows import Column
+from tensorbytes.tools.sources import TFRECORD, Columns, row_documents
+from tensorbytes.tree import Document, Leaf
+from tensorbytes.writer import Writer
+
+# Rows that come one by one are handed to a table in batches of so many.
+_BATCH_ROWS = 1024
+
+
+class Target:
+    """A file of rows being written."""
+
+    format: str
+
+    def __init__(self, allowed: frozenset[str]) -> None:
+        self.allowed = allowed
+        self.losses: list[Loss] = []
+        self.rows = self.nbytes = 0
+        self.names: dict[str, None] = {}
+
+    def add(self, columns: Columns) -> None:
+        """Some rows, as columns."""
+        for document in row_documents(columns):
+            self.add_row(document)
+
+    def add_row(self, row: Document) -> None:
+        """One row."""
+        raise NotImplementedError
+
+    def close(self) -> list[str]:
+        """Make it visible; the paths of the files."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Leave no trace."""
+
+    def lost(self, losses: list[Loss]) -> None:
+        refuse(losses, self.allowed, self.format)
+        self.losses += losses
+
+    def _count(self, values: dict[str, Value], rows: int) -> None:
+        self.rows += rows
+        self.nbytes += sum(value.nbytes for value in values.values())
+        self.names.update(dict.fromkeys(values))
+
+
+def row_losses(document: Document) -> list[Loss]:
+    """What is lost when a document becomes a row, or its arrays become columns: all but names and tensors."""
+    losses = [Loss(None, "meta", f"metadata of the whole, such as {key!r}") for key in list(document.meta)[:1]]
+    for leaf in document.leaves:
+        if len(leaf.path) > 1 or (leaf.path and leaf.path[0][0] != "key"):
+            losses.append(Loss(leaf.name, "structure", "columns have a flat list of names; it was nested"))
+        if leaf.kind not in ("", "numpy"):
+            losses.append(Loss(leaf.name, "kind", f"that it was a Python {leaf.kind}"))
+        value = leaf.value
+        own = [key for key in value.meta if key not in ADVISORY and key != "numpy.dtype"]
+        losses += [Loss(leaf.name, "meta", f"metadata {key}={value.meta[key]!r}") for key in own]
+    return losses
+
+
+def column_name(leaf: Leaf) -> str:
+    return leaf.name if leaf.name is not None else "tensor"
+
+
+class TableTarget(Target):
+    """Rows of columns of one kind each: what TFRecord, Arrow and Parquet files have in common."""
+
+    def __init__(self, format: str, allowed: frozenset[str]) -> None:
+        super().__init__(allowed)
+        self.format = format
+        self._dropped: set[str] | None = None  # columns that can't be held; None before the first rows
+
+    def _try(self, values: dict[str, Value]) -> None:
+        """Write a batch to nowhere, to see whether it can be written."""
+        raise NotImplementedError
+
+    def _fit(self, leaves: list[Leaf], as_rows: bool) -> None:
+        """Find out from the first rows what can't be held."""
+
+        def attempt(document: Document, granted: frozenset[str]) -> None:
+            column = Column()
+            (column.add_row if as_rows else column.add)(document.leaves[0].whole)
+            self._try({column_name(document.leaves[0]): column.finish()})
+
+        kept, _, losses = fitting.fitting_leaves(leaves, attempt)
+        self.lost(losses)
+        self._dropped = {column_name(leaf) for leaf in leaves} - {column_name(leaf) for leaf in kept}
+        if not kept:
+            raise LossError(f"nothing of these rows can be written as {self.format!r}", feature="rows")
+
+    def _held(self, leaves: list[Leaf]) -> dict[str, Value]:
+        assert self._dropped is not None
+        held: dict[str, Value] = {}
+        for leaf in leaves:
+            name = column_name(leaf)
+            if name not in self._dropped:
+                if name in held:
+                    raise LossError(f"two columns would be named {name!r}: rename one", feature="structure")
+                held[name] = leaf.whole
+        return held
+
+    def _held_columns(self, columns: Columns) -> dict[str, Value]:
+        leaves = [Leaf(value, (("key", name),)) for name, value in columns.values.items()]
+        if self._dropped is None:
+            self._fit(leaves, as_rows=False)
+        return self._held(leaves)
+
+    def _held_row(self, row: Document) -> dict[str, Value]:
+        if self._dropped is None:
+            self.lost(row_losses(row))
+            self._fit(row.leaves, as_rows=True)
+        return self._held(row.leaves)
+
+
+class RecordTarget(TableTarget):
+    """TFRecord files of Examples, with their schema beside them."""
+
+    def __init__(self, path: Any, allowed: frozenset[str], shards: int, sync: bool, options: Options) -> None:
+        super().__init__(TFRECORD, allowed)
+        self._path, self._shards = path, shards
+        self._writer = RecordWriter(path, shards=shards, sync=sync, **options)
+
+    def _try(self, values: dict[str, Value]) -> None:
+        file = io.BytesIO()
+        with _as_loss():
+            writer = RecordWriter(file)
+            writer.write_batch(values)
+            writer.close()
+            file.seek(0)
+            back = next(open_records(file, schema=writer.schema, to="tensor").batches(1 << 20))
+        for name, value in values.items():
+            if not identical(amended(back[name], None, {}), amended(value, None, {})):
+                raise LossError(f"records would give {name!r} back as something else", feature="column")
+
+    def add(self, columns: Columns) -> None:
+        if columns.present:
+            super().add(columns)
+            return
+        held = self._held_columns(columns)
+        self._writer.write_batch(held)
+        self._count(held, columns.size)
+
+    def add_row(self, row: Document) -> None:
+        held = self._held_row(row)
+        self._writer.write(held)
+        self._count(held, 1)
+
+    def close(self) -> list[str]:
+        self._writer.close()
+        if self._shards == 1:
+            return [str(self._path)]
+        return [shard_path(str(self._path), index, self._shards) for index in range(self._shards)]
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class _as_loss:
+    """What a writer can't take is a loss of the column."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, TensorbytesError) and not isinstance(error, LossError):
+            raise LossError(str(error), feature="column") from error
+
+
+class ArrowTarget(TableTarget):
+    """Arrow and Parquet files; rows that come one by one are gathered."""
+
+    def __init__(self, path: Any, format: str, allowed: frozenset[str], sync: bool, options: Options) -> None:
+        from tensorbytes.formats import _arrow_batches
+
+        super().__init__(format, allowed)
+        self._batches, self._path = _arrow_batches, path
+        self._writer = _arrow_batches.BatchWriter(path, format, sync=sync, **options)
+        self._pending: dict[str, Column] = {}
+        self._waiting = 0
+
+    def _try(self, values: dict[str, Value]) -> None:
+        with _as_loss():
+            self._batches.check(values)
+
+    def add(self, columns: Columns) -> None:
+        if columns.present:
+            name = min(columns.present)
+            self.lost([Loss(name, "missing", "rows that lack it get an empty or zero value")])
+        self._drain()
+        held = self._held_columns(columns)
+        self._writer.write(held)
+        self._count(held, columns.size)
+
+    def add_row(self, row: Document) -> None:
+        held = self._held_row(row)
+        if self._pending and held.keys() != self._pending.keys():
+            odd = min(held.keys() ^ self._pending.keys())
+            raise LossError(f"row {self.rows}: a table has the same columns in each row, not {odd!r}", feature="rows")
+        for name, value in held.items():
+            self._pending.setdefault(name, Column()).add_row(value)
+        self._waiting += 1
+        self._count(held, 1)
+        if self._waiting >= _BATCH_ROWS:
+            self._drain()
+
+    def _drain(self) -> None:
+        if self._waiting:
+            self._writer.write({name: column.finish() for name, column in self._pending.items()})
+            self._pending, self._waiting = {}, 0
+
+    def close(self) -> list[str]:
+        self._drain()
+        self._writer.close()
+        return [str(self._path)]
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class StreamTarget(Target):
+    """The native frame as a stream: each row is an object of its own."""
+
+    def __init__(self, path: Any, allowed: frozenset[str], options: Options) -> None:
+        super().__init__(allowed)
+        self.format, self._path = "tb", path
+        formats.check_options(formats.get("tb"), options, frozenset())
+        self._writer = Writer(lambda document, **_: document, path, append=False)
+
+    def add_row(self, row: Document) -> None:
+        self._writer.write(row)
+        self._count({column_name(leaf): leaf.whole for leaf in row.leaves}, 1)
+
+    def close(self) -> list[str]:
+        self._writer.close()
+        return [str(self._path)]
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class StackTarget(Target):
+    """Rows stacked into one array, or one ragged value, for each name; the data wait in temporary files."""
+
+    def __init__(self, format: str, allowed: frozenset[str]) -> None:
+        super().__init__(allowed)
+        self.format = format
+        self._columns: dict[str, Column] = {}
+
+    def add(self, columns: Columns) -> None:
+        for name in columns.present:
+            if not any(loss.name == name for loss in self.losses):
+                self.lost([Loss(name, "missing", "rows that lack it get an empty or zero value")])
+        self._check_names(columns.values)
+        for name, value in columns.values.items():
+            self._columns.setdefault(name, Column()).add(value)
+        self._count(columns.values, columns.size)
+
+    def add_row(self, row: Document) -> None:
+        values = {column_name(leaf): leaf.whole for leaf in row.leaves}
+        if not self.rows:
+            self.lost(row_losses(row))
+        self._check_names(values)
+        for name, value in values.items():
+            self._columns.setdefault(name, Column()).add_row(value)
+        self._count(values, 1)
+
+    def _check_names(self, values: dict[str, Value]) -> None:
+        if self.rows and values.keys() != self._columns.keys():
+            odd = min(values.keys() ^ self._columns.keys())
+            raise LossError(f"row {self.rows}: rows of different names can't be stacked: {odd!r}", feature="stack")
+
+    def document(self) -> Document:
+        """The columns, as one document."""
+        if not self._columns:
+            raise UsageError("no rows to stack")
+        return Document([Leaf(column.finish(), (("key", name),)) for name, column in self._columns.items()])

@@ -1,0 +1,240 @@
+"""convert: rows and documents, choosing and naming, losses, verification, damage."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tensorbytes as tb
+from tensorbytes import formats
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model.tb"
+    tb.save(
+        {
+            "layer.0.weight": np.arange(12, dtype=np.float32).reshape(4, 3),
+            "layer.0.bias": np.arange(4, dtype=np.float64),
+            "layer.1.weight": np.ones((4, 2), np.int64),
+            "names": np.array(["a", "ä", "", "d"], object),
+        },
+        path,
+    )
+    return path
+
+
+def test_the_readme_case(model, tmp_path):
+    report = tb.convert(model, tmp_path / "out.npz", verify=True)
+    assert report.lossless
+    assert report.verified
+    assert (report.tensors, report.source_format, report.target_format) == (4, "tb", "npz")
+    assert tb.equal(tb.load(tmp_path / "out.npz"), tb.load(model))
+    assert "nothing lost" in str(report)
+    json.dumps(report.as_dict())
+
+
+def test_choosing_and_naming(model, tmp_path):
+    out = tmp_path / "out.tb"
+    tb.convert(model, out, names=["layer.*.weight"], rename=lambda name: name.replace("layer.", "block"))
+    assert list(tb.load(out)) == ["block0.weight", "block1.weight"]
+    tb.convert(model, out, names="names", rename={"names": "words"})
+    assert list(tb.load(out)) == ["words"]
+    for bad in ({"names": ["nothing"]}, {"rename": {"nothing": "x"}}):
+        with pytest.raises(tb.UsageError, match="no tensor 'nothing'"):
+            tb.convert(model, out, **bad)
+    with pytest.raises(tb.UsageError, match="no tensor of"):
+        tb.convert(model, out, names=[])
+
+
+def test_parts_of_lists_stand_under_their_names(tmp_path):
+    tb.save([np.zeros(2), np.ones(3)], tmp_path / "list.tb")
+    tb.convert(tmp_path / "list.tb", tmp_path / "out.tb", names="1")
+    assert list(tb.load(tmp_path / "out.tb")) == ["1"]
+
+
+def test_one_tensor_for_formats_of_one(model, tmp_path):
+    report = tb.convert(model, tmp_path / "w.tensorproto", names="layer.0.weight", verify=True)
+    assert report.lossless
+    assert report.changes == ["the name 'layer.0.weight' has no place in the file"]
+    assert tb.load(tmp_path / "w.tensorproto").shape == (4, 3)
+    tb.convert(model, tmp_path / "w.binpb", names="layer.0.weight", verify=True)
+    assert tb.load(tmp_path / "w.binpb", to="tensor").name == "layer.0.weight"
+    with pytest.raises(tb.LossError, match="holds one tensor, and there are 4"):
+        tb.convert(model, tmp_path / "all.tensorproto", allow="all")
+
+
+def test_a_file_for_each_tensor(model, tmp_path):
+    report = tb.convert(model, tmp_path / "{name}.npy")
+    assert len(report.files) == 4
+    assert np.load(tmp_path / "layer.0.weight.npy").shape == (4, 3)
+    with pytest.raises(tb.LossError, match="names: left out"):
+        tb.convert(model, tmp_path / "{name}.raw")
+    report = tb.convert(model, tmp_path / "{name}.raw", allow="all")
+    assert [(loss.name, loss.dropped) for loss in report.losses] == [("names", True)]
+
+
+def test_names_are_never_paths(tmp_path):
+    tb.save({"../../evil": np.ones(2), "..": np.ones(3)}, tmp_path / "x.tb")
+    (tmp_path / "out").mkdir()
+    report = tb.convert(tmp_path / "x.tb", tmp_path / "out" / "{name}.npy")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".._.._evil.npy", "_...npy"]
+    assert len(report.files) == 2
+
+
+def test_arrays_to_records_and_back(model, tmp_path):
+    report = tb.convert(model, tmp_path / "rows.tfrecord", unstack=0, verify=True)
+    assert report.lossless
+    assert (report.rows, report.tensors) == (4, 4)
+    row = tb.open_records(tmp_path / "rows.tfrecord")[1]
+    assert row["layer.0.weight"].tolist() == [3, 4, 5]
+    assert row["names"] == "ä"
+    report = tb.convert(tmp_path / "rows.tfrecord", tmp_path / "back.tb", stack=True, verify=True)
+    assert report.changes == ["4 rows stacked"]
+    assert tb.diff(model, tmp_path / "back.tb").identical
+    # A format without rows stacks unasked; one with rows keeps them.
+    assert tb.convert(tmp_path / "rows.tfrecord", tmp_path / "back.npz", verify=True).changes == ["4 rows stacked"]
+    assert tb.convert(tmp_path / "rows.tfrecord", tmp_path / "stream.tb", verify=True).changes == []
+    assert [list(row["layer.0.weight"]) for row in tb.open(tmp_path / "stream.tb")][1] == [3, 4, 5]
+    assert tb.convert(tmp_path / "stream.tb", tmp_path / "again.tfrecord", verify=True).rows == 4
+    assert tb.diff(tmp_path / "rows.tfrecord", tmp_path / "again.tfrecord").identical
+
+
+def test_along_another_axis(tmp_path):
+    x = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    tb.save({"x": x, "y": x.astype(np.complex64)}, tmp_path / "x.tb")
+    tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=1, verify=True)
+    got = [row["x"] for row in tb.open_records(tmp_path / "x.tfrecord")]
+    assert np.array_equal(np.stack(got, axis=1), x)
+
+
+def test_a_document_is_one_record(model, tmp_path):
+    report = tb.convert(model, tmp_path / "one.tfrecord", verify=True)
+    assert report.rows == 1
+    assert tb.open_records(tmp_path / "one.tfrecord")[0]["layer.0.weight"].shape == (4, 3)
+
+
+def test_shards_and_compression(model, tmp_path):
+    tb.convert(model, tmp_path / "rows.tfrecord.gz", unstack=0, verify=True)
+    assert (tmp_path / "rows.tfrecord.gz").read_bytes()[:2] == b"\x1f\x8b"
+    report = tb.convert(tmp_path / "rows.tfrecord.gz", tmp_path / "s.tfrecord", shards=2, verify=True)
+    assert len(report.files) == 2
+    assert len(tb.open_records(f"{tmp_path}/s.tfrecord@2")) == 4
+    with pytest.raises(tb.UsageError, match="shards=2"):
+        tb.convert(model, tmp_path / "x.npz", shards=2)
+
+
+def test_optional_features(tmp_path):
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        writer.write({"a": 1, "b": 2})
+        writer.write({"a": 3})
+    with pytest.raises(tb.LossError, match="rows that lack it"):
+        tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.npz")
+    report = tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.npz", allow={"missing"})
+    assert [loss.name for loss in report.losses] == ["b"]
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.tfrecord", verify=True)
+    assert "b" not in tb.open_records(tmp_path / "y.tfrecord")[1]
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.tb", verify=True)
+    assert [list(row) for row in tb.open(tmp_path / "y.tb")] == [["a", "b"], ["a"]]
+
+
+def test_every_loss_is_listed_before_anything_is_written(tmp_path):
+    tb.save({"z": np.ones(2, np.complex128), "s": np.array(["a"]), "ok": np.ones(1)}, tmp_path / "x.tb")
+    out = tmp_path / "x.safetensors"
+    with pytest.raises(tb.LossError) as caught:
+        tb.convert(tmp_path / "x.tb", out)
+    assert "z: left out" in str(caught.value)
+    assert "s: left out" in str(caught.value)
+    assert not out.exists()
+    report = tb.convert(tmp_path / "x.tb", out, allow={"dtype", "strings"}, verify=True)
+    assert {(loss.name, loss.feature, loss.dropped) for loss in report.losses} == {
+        ("z", "dtype", True),
+        ("s", "strings", True),
+    }
+    assert list(tb.load(out)) == ["ok"]
+    assert "2 losses" in str(report)
+
+
+def test_what_becomes_of_nested_values_in_rows(tmp_path):
+    tb.save({"a": {"b": np.ones((2, 3))}, "c": np.ones(2)}, tmp_path / "x.tb")
+    with pytest.raises(tb.LossError, match="a/b: columns have a flat list of names"):
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0)
+    tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0, allow="structure", verify=True)
+    tb.save({"a": np.ones((2, 3)), "c": np.ones(3)}, tmp_path / "x.tb")
+    with pytest.raises(tb.LossError, match=r"one length along axis 0, got a: 2, c: 3"):
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0)
+
+
+def test_damage_is_not_copied(model, tmp_path):
+    tb.save({"w": np.arange(10_000, dtype=np.float32)}, model)
+    data = bytearray(model.read_bytes())
+    data[-100] ^= 1
+    model.write_bytes(data)
+    with pytest.raises(tb.CorruptError):
+        tb.convert(model, tmp_path / "out.npz")
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_failed_conversion_leaves_the_old_file(model, tmp_path):
+    with tb.open(tmp_path / "s.tb", "w") as stream:
+        stream.write({"a": np.ones(2)})
+        stream.write({"b": np.ones(2)})
+    for name, options in (("out.tfrecord", {"schema": {"a": ("float64", [2])}}), ("out.npz", {})):
+        out = tmp_path / name
+        out.write_bytes(b"old")
+        with pytest.raises(tb.TensorbytesError):
+            tb.convert(tmp_path / "s.tb", out, **options)
+        assert out.read_bytes() == b"old"
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_onto_itself(model):
+    before = tb.load(model)
+    tb.convert(model, model, verify=True)
+    assert tb.equal(tb.load(model), before)
+
+
+def test_verification_notices(model, tmp_path, monkeypatch):
+    kept = formats.Format.write
+
+    def harm(self, document, target, *rest, **more):
+        kept(self, document, target, *rest, **more)
+        x = tb.load(target)
+        x["layer.0.bias"] = x["layer.0.bias"] + 1
+        monkeypatch.setattr(formats.Format, "write", kept)
+        tb.save(x, target)
+
+    monkeypatch.setattr(formats.Format, "write", harm)
+    with pytest.raises(tb.CorruptError, match="bias' differs"):
+        tb.convert(model, tmp_path / "out.npz", verify=True)
+
+
+def test_unclear_calls(model, tmp_path):
+    with pytest.raises(tb.UsageError, match="no format has this suffix"):
+        tb.convert(model, tmp_path / "x.what")
+    with pytest.raises(tb.UsageError, match="unknown format"):
+        tb.convert(model, tmp_path / "x.npz", src_format="what")
+    with pytest.raises(tb.UsageError, match="read here, not written"):
+        tb.convert(model, tmp_path / "x.gguf")
+    with pytest.raises(tb.UsageError, match="has no option"):
+        tb.convert(model, tmp_path / "x.npz", colour="red")
+    with pytest.raises(tb.UsageError, match="stack=True and a TFRecord"):
+        tb.convert(model, tmp_path / "x.tfrecord", stack=True, unstack=0)
+    with pytest.raises(FileNotFoundError):
+        tb.convert(tmp_path / "nothing.npz", tmp_path / "x.tb")
+
+
+def test_progress(model, tmp_path):
+    seen = []
+    tb.convert(model, tmp_path / "rows.tfrecord", unstack=0, progress=seen.append)
+    assert seen == [4]
+
+
+def test_large_rows_stay_out_of_memory(tmp_path):
+    """Stacked columns live in temporary files: what is loaded is a map of them."""
+    with tb.RecordWriter(tmp_path / "x.tfrecord", sync=False) as writer:
+        for start in range(0, 20_000, 5_000):
+            writer.write_batch({"x": np.arange(start, start + 5_000, dtype=np.float32)[:, None].repeat(64, axis=1)})
+    report = tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.npy", names="x", verify=True)
+    assert report.rows == 20_000
+    assert np.load(tmp_path / "x.npy")[19_999, 3] == 19_999
