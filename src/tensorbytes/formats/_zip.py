@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,9 +22,21 @@ from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedErro
 from tensorbytes.typing import Buffer, bytes_view
 
 try:
-    from isal.isal_zlib import crc32
+    from isal.isal_zlib import crc32 as crc32
 except ImportError:  # pragma: no cover - machines that isal has no wheels for
-    from zlib import crc32
+    from zlib import crc32 as crc32
+
+
+def _isal() -> Any:
+    try:
+        from isal import igzip_lib
+    except ImportError:  # pragma: no cover
+        return None
+    return igzip_lib
+
+
+_igzip: Any = _isal()
+_INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, _igzip.IsalError) if _igzip else (zlib.error,)
 
 STORED, DEFLATED = 0, 8
 _LOCAL, _CENTRAL = struct.Struct("<IHHHHHIIIHH"), struct.Struct("<IHHHHHHIIIHHHHHII")
@@ -36,6 +49,9 @@ _REFUSED_FLAGS = 1 << 0 | 1 << 5 | 1 << 6 | 1 << 13  # encryption, patches
 # 1980-01-01: the same input gives the same bytes.
 _DATE = 0x21
 _SYMLINK = 0xA000
+# Archives from this size on are summed and compressed in two threads while they are written.
+_THREAD_BYTES = 1 << 23
+_AHEAD = 4
 
 
 class Member(NamedTuple):
@@ -79,13 +95,18 @@ def _directory(data: memoryview) -> tuple[int, int, int]:
     at = _find_end(data)
     _, disk, first, here, count, size, start, _ = _END.unpack_from(data, at)
     end = at
-    if _MAX16 in (disk, first, here, count) or _MAX32 in (size, start):
+    # torch writes the wide record even where it is not needed; it stands between the directory and the end then.
+    if start + size != at or _MAX16 in (disk, first, here, count) or _MAX32 in (size, start):
         locator = at - _LOCATOR.size
         if locator >= 0 and _LOCATOR.unpack_from(data, locator)[0] == _LOCATOR_MARK:
             _, _, end, _ = _LOCATOR.unpack_from(data, locator)
             if end > locator - _END64.size or _END64.unpack_from(data, end)[0] != _END64_MARK:
                 raise CorruptError("the archive's zip64 record is not where it should be", at=locator)
+            small = (count, size, start)
             _, _, _, _, disk, first, here, count, size, start = _END64.unpack_from(data, end)
+            most = (_MAX16, _MAX32, _MAX32)
+            if any(a not in (b, c) for a, b, c in zip(small, (count, size, start), most, strict=True)):
+                raise CorruptError("the two records at the end of the archive differ", at=end)
     if disk or first or here != count:
         raise UnsupportedError("an archive in several volumes")
     if start + size != end:
@@ -192,10 +213,12 @@ def _local(data: memoryview, entry: Member, directory: int) -> Member:
     name = _name(data[at + _LOCAL.size : at + _LOCAL.size + name_size], flags, at)
     extra = data[at + _LOCAL.size + name_size : start]
     size, stored, _ = _wide(extra, (size, stored, 0), at)
-    told_later = flags & 8 and not (crc or stored or size)
-    if name != entry.name or method != entry.method or flags & _REFUSED_FLAGS:
+    if name != entry.name:
         raise CorruptError(f"the member {entry.name!r} is {name!r} in its own header", at=at)
-    if not told_later and not flags & 8 and (crc, stored, size) != (entry.crc, entry.stored, entry.size):
+    if method != entry.method or flags & _REFUSED_FLAGS:
+        raise CorruptError(f"the member {entry.name!r} is compressed or encrypted in another way than listed", at=at)
+    told_later = flags & 8 and not (crc or stored or size)  # in a record after the content
+    if not told_later and (crc, stored, size) != (entry.crc, entry.stored, entry.size):
         raise CorruptError(f"the sizes of {entry.name!r} differ between its header and the directory", at=at)
     return entry._replace(start=start, at=at)
 
@@ -221,7 +244,11 @@ def content(data: memoryview, member: Member, limits: Limits, check: bool = True
 
 def check_crc(raw: memoryview, member: Member) -> None:
     if crc32(raw) != member.crc:
-        raise CorruptError(f"the checksum of the member {member.name!r} differs", at=member.start)
+        raise checksum_differs(member)
+
+
+def checksum_differs(member: Member) -> CorruptError:
+    return CorruptError(f"the checksum of the member {member.name!r} differs", at=member.start)
 
 
 def _inflate(raw: memoryview, member: Member, limits: Limits) -> bytes:
@@ -230,14 +257,21 @@ def _inflate(raw: memoryview, member: Member, limits: Limits) -> bytes:
             f"the member {member.name!r} would take {member.size} bytes of memory, over the limit of "
             f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
         )
-    engine = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        made = engine.decompress(raw, member.size + 1)
-    except zlib.error as error:
+        engine = _inflater()
+        made: bytes = engine.decompress(raw, member.size + 1)
+    except _INFLATE_ERRORS as error:
         raise CorruptError(f"the member {member.name!r} can't be inflated: {error}", at=member.start) from None
+    except (MemoryError, OverflowError):
+        raise LimitError(f"no memory for the {member.size} bytes of the member {member.name!r}") from None
     if len(made) != member.size or not engine.eof or engine.unused_data:
         raise CorruptError(f"the member {member.name!r} states {member.size} bytes but holds others", at=member.start)
     return made
+
+
+def _inflater() -> Any:
+    """Not isal's twin of zlib's class, which hides a few bytes after the end."""
+    return _igzip.IgzipDecompressor(flag=_igzip.DECOMP_DEFLATE) if _igzip else zlib.decompressobj(-zlib.MAX_WBITS)
 
 
 def inflate_head(data: memoryview, member: Member, size: int) -> bytes:
@@ -246,7 +280,7 @@ def inflate_head(data: memoryview, member: Member, size: int) -> bytes:
     if member.method == STORED:
         return bytes(raw[:size])
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, size)
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw[: 4 * size + 1024], size)
     except zlib.error as error:
         raise CorruptError(f"the member {member.name!r} can't be inflated: {error}", at=member.start) from None
 
@@ -265,23 +299,18 @@ class Content(NamedTuple):
 def archive(contents: Iterable[Content], alignment: int, padding: int) -> Iterator[Buffer]:
     """An archive, piece by piece; the content of each stored member starts on a multiple of `alignment`.
 
-    `padding` is the number of the extra field that moves it there.
+    `padding` is the number of the extra field that moves it there. A member that deflate
+    does not make smaller is stored.
     """
+    items = list(contents)
+    for item in items:
+        if len(item.name.encode()) > _MAX16:
+            raise UnsupportedError(f"a name of {len(item.name.encode())} bytes; zip archives end at {_MAX16}")
     directory: list[bytes] = []
     at = 0
-    for item in contents:
+    for item, (method, crc, size, views) in zip(items, _bodies(items), strict=True):
         name = item.name.encode()
-        if len(name) > _MAX16:
-            raise UnsupportedError(f"a name of {len(name)} bytes; zip archives end at {_MAX16}")
         flags = 0 if name.isascii() else _UTF8
-        views = [bytes_view(piece) for piece in item.pieces]
-        size = sum(map(len, views))
-        crc = 0
-        for view in views:
-            crc = crc32(view, crc)
-        method = STORED
-        if item.compress is not None:
-            method, views = DEFLATED, [memoryview(_deflated(views, item.compress))]
         stored = sum(map(len, views))
         wide = max(size, stored) >= _MAX32
         extra = struct.pack("<HHQQ", 1, 16, size, stored) if wide else b""
@@ -296,6 +325,46 @@ def archive(contents: Iterable[Content], alignment: int, padding: int) -> Iterat
         at += len(header) + len(name) + len(extra) + stored
     yield from directory
     yield _ending(len(directory), sum(map(len, directory)), at)
+
+
+class _Body(NamedTuple):
+    method: int
+    crc: int
+    size: int
+    views: list[memoryview]
+
+
+def _body(item: Content) -> _Body:
+    views = [bytes_view(piece) for piece in item.pieces]
+    size = sum(map(len, views))
+    crc = 0
+    for view in views:
+        crc = crc32(view, crc)
+    if item.compress is not None:
+        deflated = _deflated(views, item.compress)
+        if len(deflated) < size:
+            return _Body(DEFLATED, crc, size, [memoryview(deflated)])
+    return _Body(STORED, crc, size, views)
+
+
+def _bodies(items: Sequence[Content]) -> Iterator[_Body]:
+    """What to write for each member. Large archives are prepared a few members ahead, without the GIL."""
+    if sum(bytes_view(piece).nbytes for item in items for piece in item.pieces) < _THREAD_BYTES:
+        yield from map(_body, items)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(2)
+    ahead: deque[Future[_Body]] = deque()
+    try:
+        for item in items:
+            ahead.append(pool.submit(_body, item))
+            if len(ahead) > _AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _deflated(views: list[memoryview], level: int) -> bytes:

@@ -1,0 +1,313 @@
+"""Arrays as npy files and npz archives hold them: what a document becomes, and what an array is read as."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.deferred import Deferred, elsewhere, whole
+from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError, UsageError
+from tensorbytes.formats import Options, _npy_header, _npy_text
+from tensorbytes.formats._npy_header import Header
+from tensorbytes.formats._parts import Part, check_note, pack
+from tensorbytes.formats._tensorproto import allocate_within, check_bits, check_shape
+from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
+from tensorbytes.tree import Document
+from tensorbytes.typing import Buffer
+
+# The dtypes that NumPy has without help, by its own word for them.
+NATIVE: dict[str, str] = {
+    row.name: np.dtype(row.name).newbyteorder("<").str
+    for row in dtypes.DTYPES.values()
+    if row.struct is not None or row.name in ("complex64", "complex128")
+}
+_NAMES = {descr[1:]: name for name, descr in NATIVE.items()}
+# Types that are numbers under another name; all others are void to NumPy, to be viewed as what they are.
+_CARRIERS = {
+    "qint8": "|i1", "quint8": "|u1", "qint16": "<i2", "quint16": "<u2", "qint32": "<i4",
+    "datetime64": "<i8", "timedelta64": "<i8",
+}  # fmt: skip
+_VOIDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
+_DESCR = re.compile(r"([<>=|]?)([A-Za-z?])([0-9]{0,9})(\[.*\])?")
+_TIME_UNIT = re.compile(r"\[([1-9][0-9]{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]")
+
+
+# ---- writing ----------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """One array to be written."""
+
+    name: str
+    descr: str
+    shape: tuple[int, ...]
+    data: Buffer
+    note: dict[str, Any]
+
+    def buffers(self, allow: frozenset[str]) -> list[Buffer]:
+        return [_npy_header.noted(self.descr, self.shape, self.note, allow), self.data]
+
+
+def pieces(document: Document, unnamed: str) -> list[Piece]:
+    """The arrays of a document. Notes say what NumPy's dtype does not."""
+    texts: dict[int, tuple[str, Buffer]] = {}
+
+    def holds(value: Tensor | Strings) -> bool:
+        if isinstance(value, Tensor):
+            return value.dtype in NATIVE or _time_descr(value) is not None
+        made = _npy_text.fixed_width(value)
+        if made is not None:
+            texts[id(value)] = made
+        return made is not None
+
+    out = []
+    for part in pack(document, holds, unnamed=unnamed):
+        value, note = part.value, dict(part.note)
+        if isinstance(value, Strings):
+            descr, data = texts[id(value)]
+            note.pop("encoding", None)
+            _imply(note, descr)
+        else:
+            assert isinstance(value, Tensor)
+            descr, data = _tensor_descr(value, note), value.data
+        out.append(Piece(part.name, descr, value.shape, data, note))
+    return out
+
+
+def _tensor_descr(value: Tensor, note: dict[str, Any]) -> str:
+    if "dtype" in note:
+        return _CARRIERS.get(value.dtype, f"<V{dtypes.get(value.dtype).itemsize}")
+    if value.dtype in NATIVE:
+        return NATIVE[value.dtype]
+    descr = _time_descr(value)
+    assert descr is not None
+    _imply(note, descr)
+    return descr
+
+
+def _imply(note: dict[str, Any], descr: str) -> None:
+    """An array of text or times has its dtype as metadata, unless its note has metadata: then that is all."""
+    if note.get("meta") == {"numpy.dtype": descr}:
+        del note["meta"]
+    elif "layout" not in note and "of" not in note:
+        note.setdefault("meta", {})
+
+
+def _time_descr(value: Tensor) -> str | None:
+    """NumPy's word for a time whose unit is known."""
+    if value.dtype not in ("datetime64", "timedelta64"):
+        return None
+    wanted = value.meta.get("numpy.dtype", "")
+    stem = "<M8" if value.dtype == "datetime64" else "<m8"
+    unit = wanted[3:]
+    return wanted if wanted.startswith(stem) and (not unit or _TIME_UNIT.fullmatch(unit)) else None
+
+
+# ---- reading ----------------------------------------------------------------
+
+
+class Element(NamedTuple):
+    """What a descr says of one element. `spelled` is NumPy's word for text and times, kept as metadata."""
+
+    dtype: str  # "string" for text; "" for void
+    itemsize: int
+    swap: bool = False
+    spelled: str = ""
+
+
+@lru_cache(1024)
+def element(descr: str) -> Element:
+    found = _DESCR.fullmatch(descr)
+    if found is None:
+        raise _unknown(descr)
+    order, letter, digits, unit = found.groups()
+    size = int(digits) if digits else 0
+    if letter == "O":
+        raise UnsupportedError(
+            "an npy array of Python objects is a pickle, which can run any code: nothing is unpickled here; "
+            "if you trust it, load it with NumPy and save it anew"
+        )
+    if letter in "mM" and digits == "8":
+        multiple = _TIME_UNIT.fullmatch(unit) if unit else None
+        if unit and multiple is None:
+            raise _unknown(descr)
+        return Element("datetime64" if letter == "M" else "timedelta64", 8, order == ">", f"<{letter}8{unit or ''}")
+    if unit or not digits:
+        raise _unknown(descr)
+    if letter == "U":
+        return Element("string", 4 * size, order == ">", f"<U{size}")
+    if letter == "S":
+        return Element("string", size, False, f"|S{size}")
+    name = _NAMES.get(letter + digits)
+    if name is not None:
+        return Element(name, size, order == ">" and size > 1)
+    if letter in "VW" or letter + digits == "f1":  # what ml_dtypes call themselves
+        return Element("", size)
+    if letter in "fc" and size in (12, 16, 24, 32):
+        raise UnsupportedError(f"npy dtype {descr!r}: long double differs between machines; cast it to float64")
+    raise _unknown(descr)
+
+
+def _unknown(descr: str) -> UnsupportedError:
+    return UnsupportedError(f"npy dtype {descr[:60]!r} is unknown here; NumPy may read it")
+
+
+def true_dtype(options: Options, name: str) -> str | None:
+    """The read option dtype=: what void arrays hold; a dict tells it for each array."""
+    given = options.get("dtype")
+    if isinstance(given, Mapping):
+        given = given.get(name)
+    if given is None or (isinstance(given, str) and given in dtypes.DTYPES):
+        return given
+    try:
+        return dtypes.from_numpy(np.dtype(given)).name
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"dtype={given!r} is unknown; known: {', '.join(dtypes.DTYPES)}") from None
+
+
+class Found(NamedTuple):
+    """An array's header, checked: its content takes `nbytes` bytes from `start` on."""
+
+    header: Header
+    element: Element
+    dtype: str  # as it is stored; "string" for text
+    true: str  # as it is meant
+    start: int
+    nbytes: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.nbytes
+
+    @property
+    def grown(self) -> int:
+        """Memory that no bytes of the file stand for: a string of little or no width still has a place."""
+        return max(8 * math.prod(self.header.shape) - self.nbytes, 0) if self.dtype == "string" else 0
+
+    @property
+    def meta(self) -> dict[str, str]:
+        spelled = self.element.spelled
+        return {"numpy.dtype": spelled} if spelled and "meta" not in self.header.note else {}
+
+
+def find(data: memoryview | bytes, at: int, name: str, limits: Limits, dtype: str | None) -> Found:
+    """The array whose header stands at `at`; `dtype` is for those of a void type without a note."""
+    header = _npy_header.read(data, at)
+    if header.note:
+        check_note(Part(name, _NOTHING, header.note, at))
+    kind = element(header.descr)
+    shape = check_shape(header.shape, max(kind.itemsize, 1), limits, at)
+    stored = kind.dtype or _void(header, kind, name, dtype)
+    true = header.note.get("dtype", stored)
+    found = Found(header, kind, stored, true, at + header.size, math.prod(shape) * kind.itemsize)
+    allocate_within(limits, found.grown, f"string{list(shape)}", at)
+    return found
+
+
+_NOTHING = Tensor("uint8", (0,), b"")
+
+
+def _void(header: Header, kind: Element, name: str, dtype: str | None) -> str:
+    """The dtype of the same width that stands for a void one."""
+    if "dtype" not in header.note:
+        if dtype is None:
+            guess = {1: "float8_e4m3fn", 4: "complex32"}.get(kind.itemsize, "bfloat16")
+            raise UnsupportedError(
+                f"{name!r} is of NumPy's void dtype {header.descr!r}, which does not say what it holds; "
+                f"pass the true dtype, such as dtype={guess!r}"
+            )
+        if dtypes.get(dtype).itemsize != kind.itemsize:
+            raise UsageError(
+                f"dtype={dtype!r} takes {dtypes.get(dtype).itemsize} bytes, "
+                f"an element of {name!r} has {kind.itemsize}; a dict tells the dtype of each array by name"
+            )
+        return dtype
+    if kind.itemsize not in _VOIDS:
+        raise UnsupportedError(f"{name!r} is of NumPy's void dtype {header.descr!r}, which no dtype has the width of")
+    return _VOIDS[kind.itemsize]
+
+
+def value(data: memoryview, found: Found, lazy: bool) -> Tensor | Strings | Deferred:
+    """The array itself: a view where its bytes are those of a tensor, else read now or, lazily, later."""
+    shape = found.header.shape
+    if found.end > len(data):
+        raise CorruptError(
+            f"{found.true}{list(shape)} takes {found.nbytes} bytes, only {max(len(data) - found.start, 0)} follow",
+            at=len(data),
+        )
+    raw = data[found.start : found.end]
+    made: Tensor | Deferred
+    across = found.header.fortran and len(shape) > 1
+    if found.dtype == "string":
+        made = _later_text(raw, found)
+    elif not found.nbytes or not (found.element.swap or across):
+        made = Tensor(found.dtype, shape, raw, None, found.meta)
+    else:
+        elements: Array = np.ndarray(shape, f"V{found.element.itemsize}", raw, order="F" if across else "C")
+        made = checked(_under(elsewhere(found.dtype, elements, found.element.swap), found.meta), found)
+    if lazy:
+        return made
+    got = whole(made)
+    assert isinstance(got, Tensor | Strings)
+    return got
+
+
+def _under(later: Deferred, meta: dict[str, str]) -> Deferred:
+    """With metadata, also on slices: a time without its unit is no use."""
+    cut = later.part
+    if not meta or cut is None:
+        return later
+    return replace(later, part=lambda index: with_meta(cut(index), meta=meta), meta=meta)
+
+
+def checked(later: Deferred, found: Found) -> Deferred:
+    """Whole values whose bits are looked at, where not every bit pattern is a value."""
+    row = dtypes.DTYPES.get(found.true)
+    if row is None or (row.name != "bool" and row.bits >= 8):
+        return later
+
+    def fetch() -> Value:
+        got = later.fetch()
+        if isinstance(got, Tensor) and got.nbytes == dtypes.nbytes(row, got.shape):
+            check_bits(Tensor(row.name, got.shape, got.data), None, found.start)
+        return got
+
+    return replace(later, fetch=fetch)
+
+
+def _later_text(raw: memoryview, found: Found) -> Deferred:
+    shape, kind = found.header.shape, found.element
+    if not found.nbytes:
+        return _later_nothing(found)
+    if kind.itemsize > _npy_text.MOST_WIDE:
+        raise UnsupportedError(f"npy dtype {found.header.descr!r}: an element is wider than NumPy's arrays go")
+    dtype = np.dtype(kind.spelled).newbyteorder(">" if kind.swap else "<")
+    rows: Array = np.ndarray(shape, dtype, raw, order="F" if found.header.fortran else "C")
+
+    def part(index: Any) -> Strings:
+        picked = np.asarray(rows[index], dtype)
+        return with_meta(_npy_text.strings(picked, found.start), meta=found.meta)
+
+    return Deferred("strings", "string", shape, lambda: part(...), found.nbytes, part, meta=found.meta)
+
+
+def _later_nothing(found: Found) -> Deferred:
+    """No strings, or strings of no width."""
+    places = np.broadcast_to(np.zeros((), bool), found.header.shape)
+    encoding = "utf-8" if found.element.spelled[1] == "U" else "bytes"
+
+    def part(index: Any) -> Strings:
+        shape = np.shape(places[index])
+        try:
+            return Strings(shape, np.zeros(math.prod(shape) + 1, np.int64), b"", encoding, meta=found.meta)
+        except MemoryError:
+            raise LimitError(f"no memory for string{list(shape)} (byte {found.start})") from None
+
+    return Deferred("strings", "string", found.header.shape, lambda: part(...), 0, part, meta=found.meta)

@@ -1,0 +1,115 @@
+r"""The npy format: one array, as np.save writes it and np.load reads it.
+
+    6 bytes   \x93NUMPY
+    2 bytes   major, minor version: 1.0 when written; 1.0, 2.0 and 3.0 when read
+    2 bytes   length of the header, little-endian (4 bytes from version 2.0 on)
+    header    {'descr': '<f4', 'fortran_order': False, 'shape': (3,), }, spaces, \n
+    array     its elements; it starts on a multiple of 64
+
+A plain array gives exactly the bytes of np.save. What NumPy's header can't say stands in
+a comment after its dict, which NumPy skips; the note is a JSON object of _parts.py:
+
+    {'descr': '<V2', 'fortran_order': False, 'shape': (3,), } # tensorbytes {"dtype":"bfloat16"}
+
+- A dtype that NumPy lacks is stored as void of the same width, quantized ones as integers;
+  `dtype` in the note is the true one.
+- Text is an array of fixed width (<U5, |S5) where that is exact: no string ends with a
+  zero, and it takes not much more room. Otherwise it is bytes and offsets.
+- Arrays of text and times (<M8[ns]) have their descr as metadata "numpy.dtype", unless
+  the note has `meta`, which then is all of the metadata.
+- A note without `path` is one of a value outside any structure.
+- What needs several arrays (ragged, sparse) is written as one npy after another: values
+  first, which is what np.load reads, then those that `parts` lists.
+
+A file of several arrays by others, np.save'd one after another, is read as a list of
+them. NumPy reads no header over 10,000 bytes, so longer notes are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorbytes.deferred import Deferred
+from tensorbytes.errors import CorruptError, LimitError, Limits, LossError
+from tensorbytes.formats import Format, Options, _npy, _npy_header
+from tensorbytes.formats._parts import Part, unpack
+from tensorbytes.formats._tensorproto import after
+from tensorbytes.tensor import Strings, Tensor
+from tensorbytes.tree import Document, Leaf, path_name
+from tensorbytes.typing import Buffer
+
+_UNNAMED = "array"
+
+
+class Npy(Format):
+    name = "npy"
+    suffixes = (".npy",)
+    complete = True
+    read_options = frozenset({"dtype"})
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        return head.startswith(_npy_header.MAGIC)
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
+        leaves = document.leaves
+        if len(leaves) != 1 or leaves[0].path:
+            names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
+            raise LossError(
+                f"format 'npy' holds one array, not a structure of {len(leaves)} (such as {names}); use 'npz'",
+                feature="structure",
+            )
+        value, kind = leaves[0].value, leaves[0].kind
+        if isinstance(value, Tensor) and not (kind or value.meta or document.meta) and value.name is None:
+            descr = _npy.NATIVE.get(value.dtype)
+            if descr is not None:
+                return [_npy_header.plain(descr, value.shape), value.data]
+        out: list[Buffer] = []
+        for piece in _npy.pieces(document, _UNNAMED):
+            if piece.note.get("path") == []:
+                del piece.note["path"]
+            out += piece.buffers(allow)
+        return out
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        arrays = _arrays(data, limits, lazy, options)
+        item = 0
+        for at, found, value in arrays:
+            if not item and found.end == len(data) and _is_plain(found, value):  # most files
+                yield Document([Leaf(value)])
+                return
+            note: dict[str, Any] = {"path": [], **found.header.note}
+            parts = [Part(note.get("name", _UNNAMED), value, note, at)]
+            for name in note.get("parts", ()):
+                following = next(arrays, None)
+                if following is None:
+                    raise CorruptError(f"the file ends before the part {name!r} of its last value", at=len(data))
+                at, found, value = following
+                parts.append(Part(name, value, found.header.note, at))
+            if item or found.end < len(data):  # a single value is itself, not a list of one
+                item += 1
+            yield unpack(parts, limits, lazy)._replace(item=item)
+
+
+def _is_plain(found: _npy.Found, value: Tensor | Strings | Deferred) -> bool:
+    """Whether there is nothing to be looked up or looked at."""
+    return isinstance(value, Tensor) and not found.header.note and found.dtype != "bool" and found.true == found.dtype
+
+
+def _arrays(
+    data: memoryview, limits: Limits, lazy: bool, options: Options
+) -> Iterator[tuple[int, _npy.Found, Tensor | Strings | Deferred]]:
+    """Where each array of a file stands, what its header says, and the array."""
+    dtype = _npy.true_dtype(options, _UNNAMED)
+    at = count = 0
+    while at < len(data) or not count:
+        if count >= limits.max_tensors:
+            raise LimitError(f"over {limits.max_tensors} arrays; pass limits=Limits(max_tensors=...) to read them")
+        found = _npy.find(data, at, _UNNAMED, limits, dtype)
+        limits = after(limits, found.grown)
+        yield at, found, _npy.value(data, found, lazy)
+        at = found.end
+        count += 1
+
+
+FORMAT = Npy()

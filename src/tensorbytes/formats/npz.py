@@ -1,0 +1,314 @@
+r"""The npz format: a zip archive of npy arrays, as np.savez writes it and np.load reads it.
+
+    name.npy  one member for each array, stored or deflated (_zip.py); its content is that
+              of an npy file (npy.py), with the same notes in the comment of its header
+    ...
+    directory of the archive
+
+The content of a stored member starts on a multiple of 64 bytes of the file, moved there by
+an extra field of the local header (number 0x4254, zeros), and so does the array in it: a
+memory map gives aligned arrays, and slices of them without reading the rest. Dates are
+1980-01-01, so that the same arrays give the same bytes.
+
+A dict of plain arrays has no notes. Elsewhere they tell the place in the structure, the
+true dtype and whatever else `_parts.py` lists. A single value stands under its name, or as
+arr_0, with an empty `path`. Since zip has no zero bytes in names, a key with one is
+written with %00 instead, its path in the note.
+
+Every CRC-32 is checked, that of a lazily opened member when it is loaded.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from tensorbytes import storage
+from tensorbytes.deferred import Deferred
+from tensorbytes.errors import (
+    CorruptError,
+    LimitError,
+    Limits,
+    LossError,
+    UnsupportedError,
+    UsageError,
+)
+from tensorbytes.formats import Format, Options, _npy, _npy_header, _zip
+from tensorbytes.formats._parts import Part, unpack
+from tensorbytes.formats._tensorproto import after
+from tensorbytes.formats._zip import Content, Member
+from tensorbytes.tensor import Strings, Tensor
+from tensorbytes.tree import Document, Leaf
+from tensorbytes.typing import Buffer
+
+_UNNAMED = "arr_0"
+_SUFFIX = ".npy"
+_PADDING = 0x4254
+_LONGEST_NAME = 0xFFFF - len(_SUFFIX)
+# Enough for nearly every header; longer ones are inflated again.
+_HEAD_BYTES = 1 << 10
+# Archives from this size on are checked in two threads.
+_THREAD_BYTES = 1 << 22
+# Members from this size on are worth a thread for each of reading and summing.
+_LARGE_MEMBER = 1 << 25
+_CHUNK = 1 << 20
+
+
+class Npz(Format):
+    name = "npz"
+    suffixes = (".npz",)
+    complete = True
+    write_options = frozenset({"compression", "level"})
+    read_options = frozenset({"dtype"})
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        if head.startswith(b"PK\x03\x04"):
+            length = int.from_bytes(head[26:28], "little")
+            return head[30 : 30 + length].endswith(_SUFFIX.encode())
+        return head.startswith(b"PK\x05\x06") and size == 22  # without members
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
+        level = _level(options)
+        pieces = _storable(_npy.pieces(document, _UNNAMED))
+        contents = [Content(piece.name + _SUFFIX, piece.buffers(allow), level) for piece in pieces]
+        return _zip.archive(contents, _npy_header.ALIGNMENT, _PADDING)
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        members = _zip.members(data, limits)
+        if not lazy or not members:
+            _check_growth(members, limits)
+            get = partial(_zip.content, data, limits=limits)
+            yield _assembled(_contents(get, members), members, limits, options)
+            return
+        parts = [_open(data, member, limits, options) for member in members]
+        # Ragged and sparse values are put together at once.
+        at_once = [part.note.keys() & {"layout", "of"} for part in parts]
+        _check_growth([member for member, now in zip(members, at_once, strict=True) if now], limits)
+        document = unpack(parts, limits, lazy)
+        by_name = {part.name: member for part, member in zip(parts, members, strict=True)}
+        by_place = {part.at: part for part in parts}
+        leaves = [_with_checksum(data, leaf, by_place[leaf.at], by_name) for leaf in document.leaves]
+        yield document._replace(leaves=leaves)
+
+    def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
+        data = storage.map_open(file)
+        members = _zip.members(data, limits)
+        _check_growth(members, limits)
+        yield _assembled(_fetch_all(file, data, members, limits), members, limits, options)
+
+
+# ---- writing ----------------------------------------------------------------
+
+
+def _level(options: Options) -> int | None:
+    compression, level = options.get("compression"), options.get("level")
+    if compression not in (None, "deflate"):
+        raise UsageError(f"compression={compression!r}: expected None or 'deflate'")
+    if level is not None and (compression is None or type(level) is not int or not 0 <= level <= 9):
+        raise UsageError(f"level={level!r}: expected 0 to 9, together with compression='deflate'")
+    return None if compression is None else 6 if level is None else level
+
+
+def _storable(pieces: list[_npy.Piece]) -> list[_npy.Piece]:
+    """The same under names that a zip archive can have; notes keep the true ones."""
+    taken = {piece.name for piece in pieces}
+    for name in taken:
+        if len(name.encode()) > _LONGEST_NAME:
+            raise LossError(
+                f"a key of {len(name.encode())} bytes: a zip archive ends at {_LONGEST_NAME}; use 'tb'", feature="name"
+            )
+    new = {}
+    for name in [piece.name for piece in pieces if "\0" in piece.name]:
+        made = name.replace("\0", "%00")
+        while made in taken:
+            made += "~"
+        taken.add(made)
+        new[name] = made
+    return [_renamed(piece, new) for piece in pieces] if new else pieces
+
+
+def _renamed(piece: _npy.Piece, new: dict[str, str]) -> _npy.Piece:
+    note = dict(piece.note)
+    if "of" in note:
+        note["of"] = new.get(note["of"], note["of"])
+    elif piece.name in new and "path" not in note:
+        note["path"] = [["key", piece.name]]
+    if "parts" in note:
+        note["parts"] = [new.get(name, name) for name in note["parts"]]
+    return piece._replace(name=new.get(piece.name, piece.name), note=note)
+
+
+# ---- reading ----------------------------------------------------------------
+
+
+def _check_growth(members: list[Member], limits: Limits) -> None:
+    grown = sum(max(member.size - member.stored, 0) for member in members)
+    if grown > limits.max_bytes:
+        raise LimitError(
+            f"the members would take {grown} bytes of memory more than the file has, over the limit of "
+            f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
+        )
+
+
+def _assembled(contents: Sequence[memoryview], members: list[Member], limits: Limits, options: Options) -> Document:
+    """The document of these members, whose contents are verified."""
+    if not members:
+        return Document([Leaf(Tensor("bool", (0,), b""), (), "dict")])
+    parts = []
+    left = limits
+    for content, member in zip(contents, members, strict=True):
+        found = _find(content, member, left, options)
+        left = after(left, found.grown)
+        parts.append(_part(content, member, found, lazy=False))
+    return unpack(parts, limits, lazy=False)
+
+
+def _contents(get: Callable[[Member], memoryview], members: list[Member]) -> list[memoryview]:
+    """What `get` gives for each; of much, in two threads. Neither reading nor inflating nor summing holds the GIL."""
+    if len(members) < 2 or sum(member.size for member in members) < _THREAD_BYTES:
+        return list(map(get, members))
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(2)
+    try:
+        return list(pool.map(get, members))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member], limits: Limits) -> list[memoryview]:
+    """The contents of an open file's members, each in memory of its own; `data` is a map of the file."""
+
+    def get(member: Member) -> memoryview:
+        if member.method == _zip.DEFLATED:
+            return _zip.content(data, member, limits)
+        room = storage.aligned(member.size, 0)
+        crc = 0
+        for chunk in _chunks(file, member, room):
+            crc = _zip.crc32(chunk, crc)  # while it is still near
+        return _verified(room, crc, member)
+
+    large = {member.name: _fetch_large(file, member) for member in members if _is_large(member)}
+    rest = [member for member in members if member.name not in large]
+    contents = large | {member.name: content for member, content in zip(rest, _contents(get, rest), strict=True)}
+    return [contents[member.name] for member in members]
+
+
+def _is_large(member: Member) -> bool:
+    return member.method == _zip.STORED and member.size >= _LARGE_MEMBER
+
+
+def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
+    """One thread reads while the other sums."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    room = storage.aligned(member.size, 0)
+    crc = 0
+    with ThreadPoolExecutor(1) as pool:
+        summing = pool.submit(_zip.crc32, b"")
+        for chunk in _chunks(file, member, room):
+            crc = summing.result()
+            summing = pool.submit(_zip.crc32, chunk, crc)
+        crc = summing.result()
+    return _verified(room, crc, member)
+
+
+def _chunks(file: io.FileIO, member: Member, room: memoryview) -> Iterator[memoryview]:
+    for start in range(0, member.size, _CHUNK):
+        chunk = room[start : start + _CHUNK]
+        storage.read_at(file, chunk, member.start + start)
+        yield chunk
+
+
+def _verified(content: memoryview, crc: int, member: Member) -> memoryview:
+    if crc != member.crc:
+        raise _zip.checksum_differs(member)
+    return content
+
+
+def _name(member: Member) -> str:
+    return member.name.removesuffix(_SUFFIX)
+
+
+def _find(content: memoryview | bytes, member: Member, limits: Limits, options: Options) -> _npy.Found:
+    """The array in a member, which must be all that is in it. Faults are told by where the member stands."""
+    if bytes(content[: len(_npy_header.MAGIC)]) != _npy_header.MAGIC:
+        raise UnsupportedError(f"the archive's member {member.name!r} is no npy array; an npz file holds nothing else")
+    name = _name(member)
+    try:
+        found = _npy.find(content, 0, name, limits, _npy.true_dtype(options, name))
+    except CorruptError as error:
+        raise error.shifted(member.start) from None
+    except (LimitError, UnsupportedError) as error:
+        raise type(error)(f"{member.name!r}: {error}") from None
+    if found.end != member.size:
+        raise CorruptError(
+            f"the array {member.name!r} takes {found.end} bytes, its member has {member.size}", at=member.start
+        )
+    return found
+
+
+def _part(content: memoryview, member: Member, found: _npy.Found, lazy: bool) -> Part:
+    try:
+        value = _npy.value(content, found, lazy)
+    except CorruptError as error:
+        raise error.shifted(member.start) from None
+    return Part(_name(member), value, found.header.note, member.at)
+
+
+def _open(data: memoryview, member: Member, limits: Limits, options: Options) -> Part:
+    """The array in a member, unread."""
+    if member.method == _zip.STORED:
+        content = _zip.content(data, member, limits, check=False)
+        return _part(content, member, _find(content, member, limits, options), lazy=True)
+    head = _zip.inflate_head(data, member, _HEAD_BYTES)
+    if head.startswith(_npy_header.MAGIC) and len(head) == _HEAD_BYTES:
+        try:
+            head = _zip.inflate_head(data, member, max(_npy_header.needed(head, 0), _HEAD_BYTES))
+        except CorruptError as error:
+            raise error.shifted(member.start) from None
+    found = _find(head, member, limits, options)
+
+    def fetch() -> Tensor | Strings:
+        part = _part(_zip.content(data, member, limits), member, found, lazy=False)
+        assert isinstance(part.value, Tensor | Strings)
+        return part.value
+
+    def part(index: Any) -> Tensor | Strings:
+        text = _part(_zip.content(data, member, limits), member, found, lazy=True).value
+        assert isinstance(text, Deferred)
+        assert text.part is not None
+        return text.part(index)
+
+    text = found.dtype == "string"  # a slice of it is text of the same width
+    later = Deferred(
+        "strings" if text else "tensor",
+        found.dtype,
+        found.header.shape,
+        fetch,
+        found.nbytes,
+        part if text else None,
+        meta=found.meta,
+    )
+    return Part(_name(member), _npy.checked(later, found), found.header.note, member.at)
+
+
+def _with_checksum(data: memoryview, leaf: Leaf, part: Part, by_name: dict[str, Member]) -> Leaf:
+    """A leaf whose members are summed before it is loaded. Those that are inflated then are summed anyway."""
+    members = [by_name[name] for name in (part.name, *part.note.get("parts", ()))]
+    stored = [member for member in members if member.method == _zip.STORED]
+    if not stored:
+        return leaf
+    return leaf._replace(check=partial(_check, data, stored, leaf.check))
+
+
+def _check(data: memoryview, members: list[Member], further: Callable[[], Any] | None) -> None:
+    for member in members:
+        _zip.check_crc(data[member.start : member.start + member.stored], member)
+    if further is not None:
+        further()
+
+
+FORMAT = Npz()
