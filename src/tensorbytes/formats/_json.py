@@ -13,6 +13,7 @@ from typing import Any
 from tensorbytes.errors import CorruptError
 
 _MAX_DIGITS = 40
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class _FaultError(ValueError):
@@ -23,7 +24,7 @@ def parse(data: memoryview | bytes, at: int, what: str) -> Any:
     """The value of some JSON that stands at `at`; `what` names it in messages."""
     try:
         text = str(data, "utf-8")
-        value = _DECODER.decode(text)
+        value = (_DECODER if _odd_numbers(data) else _QUICK).decode(text)
         text.encode()
         if "\\u" in text:
             _check_text(value)
@@ -47,10 +48,16 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _integer(digits: str) -> int:
+def _odd_numbers(data: memoryview | bytes) -> bool:
+    """Whether the bytes could hold an integer that `_integer` does not take as it is."""
+    raw = bytes(data)
+    return b"-0" in raw or b"0" * _MAX_DIGITS in raw.translate(_ZEROS)
+
+
+def _integer(digits: str) -> int | float:
     if len(digits) > _MAX_DIGITS:
         raise _FaultError(f"a number of {len(digits)} digits")
-    return int(digits)
+    return int(digits) if digits != "-0" else -0.0  # no integer to other parsers either
 
 
 def _float(digits: str) -> float:
@@ -80,6 +87,8 @@ def _check_text(value: Any) -> None:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_pairs, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=True
 )
+# The same without a look at each integer, for text in which none can be odd.
+_QUICK = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant, strict=True)
 
 
 def dump(value: Any) -> str:

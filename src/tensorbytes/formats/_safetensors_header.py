@@ -1,0 +1,143 @@
+"""The header of a safetensors file, read and checked as the library does, and somewhat more strictly.
+
+The layout is described in safetensors.py. Nothing but the header is looked at here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from tensorbytes import dtypes
+from tensorbytes.dtypes import DType
+from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.formats import _json
+from tensorbytes.formats._tensorproto import check_shape
+
+MAX_HEADER = 100_000_000
+METADATA, NOTES = "__metadata__", "tensorbytes"
+# In the order of the file: a tensor of any of these types ends where the next one may start.
+ORDER = (
+    "U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E5M2FNUZ", "F8_E4M3FNUZ",
+    "F8_E8M0", "F8_E4M3", "F8_E5M2", "I8", "U8", "F6_E3M2", "F6_E2M3", "F4", "BOOL",
+)  # fmt: skip
+_ROWS = {row.safetensors: row for row in dtypes.DTYPES.values() if row.safetensors}
+_MAX_DEPTH = 125  # the library's
+
+
+class Entry(NamedTuple):
+    """A tensor by the word of its header, checked: the bytes from `begin` to `end` of the file."""
+
+    name: str
+    row: DType
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+_place = itemgetter(3, 4)  # begin, end
+
+
+class File(NamedTuple):
+    """One file, its content unread."""
+
+    data: memoryview
+    entries: list[Entry]
+    meta: dict[str, str]
+    notes: dict[str, Any]
+
+
+def read(data: memoryview, limits: Limits) -> File:
+    """The checked header of a file."""
+    if len(data) < 8:
+        raise CorruptError(f"a safetensors file starts with 8 bytes of length, got {len(data)}", at=len(data))
+    length = int.from_bytes(data[:8], "little")
+    if length > MAX_HEADER:
+        raise CorruptError(f"the header claims {length} bytes; at most {MAX_HEADER} are allowed", at=0)
+    if length > len(data) - 8:
+        raise CorruptError(f"the header claims {length} bytes, {len(data) - 8} are there", at=0)
+    header = _json.parse(data[8 : 8 + length], 8, "the header")
+    if type(header) is not dict:
+        raise CorruptError("the header is no JSON object", at=8)
+    meta = header.pop(METADATA, {})
+    if type(meta) is not dict or not all(type(text) is str for text in meta.values()):
+        raise CorruptError(f"{METADATA} must hold text alone", at=8)
+    notes = _notes(meta.pop(NOTES, None), header)
+    start = 8 + length
+    entries = [_entry(name, info, start, limits) for name, info in header.items()]
+    _check_places(entries, start, len(data))
+    if notes:
+        entries = [_widened(entry, notes.get(entry.name, {})) for entry in entries]
+    return File(data, entries, meta, notes)
+
+
+def _notes(text: str | None, header: Mapping[str, Any]) -> dict[str, Any]:
+    if text is None:
+        return {}
+    notes = _json.parse(text.encode(), 8, f"the metadata {NOTES!r}")
+    if type(notes) is not dict:
+        raise CorruptError(f"the metadata {NOTES!r} is no JSON object", at=8)
+    for name, note in notes.items():
+        if name not in header:
+            raise CorruptError(f"a note for {name!r}, which is not in the file", at=8)
+        if type(note) is not dict:
+            raise CorruptError(f"the note of {name!r} is no JSON object", at=8)
+    return notes
+
+
+def _entry(name: str, info: Any, start: int, limits: Limits) -> Entry:
+    try:
+        dtype, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
+    except (TypeError, KeyError):
+        raise CorruptError(f"{name!r} must have a dtype, a shape and data_offsets", at=8) from None
+    if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
+        raise CorruptError(f"{name!r} must have a dtype, a list of dimensions and two data_offsets", at=8)
+    for number in (*shape, *offsets):
+        if type(number) is not int or number < 0:
+            what = repr(number) if isinstance(number, int | float | str) else type(number).__name__
+            raise CorruptError(f"{name!r}: {what[:40]} is no whole number from 0 up", at=8)
+    row = _ROWS.get(dtype)
+    if row is None:
+        raise UnsupportedError(f"{name!r}: unknown dtype {dtype[:40]!r}; known: {', '.join(ORDER)} (byte 8)")
+    if len(info) > 3:
+        _check_depth(info, name, _MAX_DEPTH)
+    begin, end = offsets
+    if 0 in shape or len(shape) > limits.max_rank:
+        check_shape(shape, row.itemsize, limits, 8)  # any other shape that fits its bytes is no larger than the file
+    bits = math.prod(shape) * row.bits
+    if bits != (end - begin) * 8:
+        need = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, which fill no whole bytes"
+        raise CorruptError(f"{name!r}: {row.name}{shape} takes {need}, data_offsets are {begin} and {end}", at=8)
+    return Entry(name, row, tuple(shape), start + begin, start + end)
+
+
+def _check_depth(value: Any, name: str, left: int) -> None:
+    """Keys that we don't know are passed over, but not what the library takes for an attack."""
+    if not left:
+        raise CorruptError(f"{name!r} is nested too deeply", at=8)
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(item, name, left - 1)
+
+
+def _check_places(entries: list[Entry], start: int, size: int) -> None:
+    """Every byte belongs to one tensor."""
+    at = start
+    for name, _, _, begin, end in sorted(entries, key=_place):
+        if begin != at:
+            what = "leaves a hole before it" if begin > at else "overlaps another"
+            raise CorruptError(f"{name!r} at {begin - start} to {end - start} {what}", at=min(begin, size))
+        at = end
+    if at != size:
+        what = "the file ends before its tensors do" if at > size else "bytes are left over after the last tensor"
+        raise CorruptError(f"{what}: the header tells of {at} bytes, got {size}", at=min(at, size))
+
+
+def _widened(entry: Entry, note: Mapping[str, Any]) -> Entry:
+    """complex128 stands in the file as pairs of F64."""
+    if note.get("dtype") != "complex128":
+        return entry
+    if entry.row.name != "float64" or entry.shape[-1:] != (2,):
+        raise CorruptError(f"{entry.name!r}: complex128 must be stored as pairs of F64", at=8)
+    return entry._replace(row=dtypes.get("complex128"), shape=entry.shape[:-1])
