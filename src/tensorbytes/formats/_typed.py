@@ -64,14 +64,14 @@ def values(data: memoryview, typed: dict[int, list[proto.Field]], row: DType) ->
     if kind == "bytes":
         return np.frombuffer(proto.delimited(data, items[-1]), np.uint8).reshape(-1, 1)
     if kind == "varint":
-        return _narrow(_integers(data, items), row, items[0].at)
-    flat = _floats(data, items, kind)
+        return narrow(integers(data, items), row, items[0].at)
+    flat = floats(data, items, kind)
     if flat.nbytes % row.itemsize:
         raise CorruptError(f"an odd number of values for {row.name}", at=items[0].at)
     return flat.view(np.uint8).reshape(-1, row.itemsize)
 
 
-def _integers(data: memoryview, items: Iterable[proto.Field]) -> Array:
+def integers(data: memoryview, items: Iterable[proto.Field]) -> Array:
     """Packed and single varints as uint64, in order."""
     chunks: list[Array] = []
     few: list[int] = []  # from here and there: NumPy is too slow for one at a time
@@ -89,7 +89,7 @@ def _integers(data: memoryview, items: Iterable[proto.Field]) -> Array:
     return np.concatenate([*chunks, np.array(few, np.uint64)])
 
 
-def _floats(data: memoryview, items: Iterable[proto.Field], kind: str) -> Array:
+def floats(data: memoryview, items: Iterable[proto.Field], kind: str) -> Array:
     size = np.dtype(kind).itemsize
     for item in items:
         if item.wire not in (proto.DELIMITED, proto.FIXED32 if size == 4 else proto.FIXED64):
@@ -99,7 +99,7 @@ def _floats(data: memoryview, items: Iterable[proto.Field], kind: str) -> Array:
     return np.frombuffer(b"".join([data[item.start : item.end] for item in items]), kind)
 
 
-def _narrow(wide: Array, row: DType, at: int) -> Array:
+def narrow(wide: Array, row: DType, at: int) -> Array:
     """64-bit varints as elements of the dtype; a value that does not fit is an error."""
     if row.name == "bool":
         return np.not_equal(wide, 0).view(np.uint8).reshape(-1, 1)

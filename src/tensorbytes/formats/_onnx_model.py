@@ -1,0 +1,164 @@
+"""ONNX models: the weights that a ModelProto holds.
+
+ModelProto   ir_version 1, producer_name 2, producer_version 3, domain 4, model_version 5,
+             doc_string 6, graph 7, opset_import 8 {domain 1, version 2}, metadata_props 14
+GraphProto   name 2, initializer 5 (TensorProto), sparse_initializer 15
+SparseTensorProto  values 1 (named), indices 2 (int64 [nnz, rank], or [nnz] counted in C order), dims 3
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from tensorbytes._wire import proto
+from tensorbytes.deferred import Deferred, whole
+from tensorbytes.errors import CorruptError, LimitError
+from tensorbytes.formats._onnx_tensor import (
+    STRING,
+    Context,
+    Message,
+    described,
+    fields,
+    leaf,
+    parse,
+    put_entry,
+    put_text,
+    take_dims,
+    tensor,
+)
+from tensorbytes.formats._tensorproto import allocate_within, check_shape
+from tensorbytes.tensor import Array, InvalidValueError, Sparse, Tensor
+from tensorbytes.tree import Document, Leaf
+
+_TEXTS = {2: "producer_name", 3: "producer_version", 4: "domain", 6: "doc_string"}
+_NUMBERS = {1: "ir_version", 5: "model_version"}
+
+
+def decode(data: memoryview, context: Context) -> Document:
+    """The initializers of a model's graph, under their names."""
+    own: dict[str, str] = {}  # a field that comes twice counts with its last value
+    meta: dict[str, str] = {}
+    graphs = []
+    for item in fields(data, 0, len(data)):
+        if item.number in _TEXTS:
+            own[f"onnx.{_TEXTS[item.number]}"] = proto.text(data, item)
+        elif item.number in _NUMBERS:
+            own[f"onnx.{_NUMBERS[item.number]}"] = str(_signed(proto.number(item)))
+        elif item.number == 7:
+            proto.delimited(data, item)
+            graphs.append(item)
+        elif item.number == 8:
+            put_text(meta, *_opset(data, item), item.at)
+        elif item.number == 14:
+            put_entry(meta, data, item)
+    if not graphs:
+        raise CorruptError("neither a TensorProto (no data_type) nor a model (no graph)", at=0)
+    leaves: dict[str, Leaf] = {}
+    for graph in graphs:  # protobuf takes several for one, in pieces
+        _take_graph(data, graph, context, leaves, own)
+    for key, text in meta.items():
+        put_text(own, key, text, 0)
+    if not leaves:
+        return Document([Leaf(Tensor("bool", (0,), b""), kind="dict")], own)
+    return Document(list(leaves.values()), own)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _opset(data: memoryview, item: proto.Field) -> tuple[str, str]:
+    domain, version = "", 0
+    proto.delimited(data, item)
+    for part in fields(data, item.start, item.end):
+        if part.number == 1:
+            domain = proto.text(data, part)
+        elif part.number == 2:
+            version = _signed(proto.number(part))
+    return f"onnx.opset.{domain}" if domain not in ("", "ai.onnx") else "onnx.opset", str(version)
+
+
+def _take_graph(
+    data: memoryview, graph: proto.Field, context: Context, leaves: dict[str, Leaf], meta: dict[str, str]
+) -> None:
+    for item in fields(data, graph.start, graph.end):
+        if item.number == 2:
+            meta["onnx.graph"] = proto.text(data, item)
+        if item.number not in (5, 15):
+            continue
+        proto.delimited(data, item)
+        if item.number == 5:
+            message = parse(data, item.start, item.end, context.limits)
+            found = leaf(data, message, context, (("key", _name(message, leaves)),))
+        else:
+            found = _sparse(data, item, context, leaves)
+        leaves[str(found.path[0][1])] = found
+        if len(leaves) > context.limits.max_tensors:
+            raise LimitError(f"over {context.limits.max_tensors} initializers (byte {item.at})")
+
+
+def _name(message: Message, leaves: Mapping[str, Leaf]) -> str:
+    if not message.name:
+        raise CorruptError("an initializer without a name", at=message.at)
+    if message.name in leaves:
+        raise CorruptError(f"{message.name!r} is stored twice", at=message.at)
+    return message.name
+
+
+def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves: Mapping[str, Leaf]) -> Leaf:
+    at, limits = whole_field.at, context.limits
+    parts: dict[int, Message] = {}
+    dims: list[int] = []
+    for item in fields(data, whole_field.start, whole_field.end):
+        if item.number in (1, 2):
+            proto.delimited(data, item)
+            parts[item.number] = parse(data, item.start, item.end, limits)
+        elif item.number == 3:
+            take_dims(dims, data, item, limits)
+    if 1 not in parts or parts[1].code == STRING:
+        raise CorruptError("a sparse initializer without numbers for values", at=at)
+    name = _name(parts[1], leaves)
+    row, held = described(parts[1], limits)
+    shape = check_shape(dims, row.itemsize, limits, at)
+
+    def fetch() -> Sparse:
+        eager = context._replace(lazy=False)
+        values = tensor(data, parts[1], eager)[0]
+        indices = tensor(data, parts[2], eager)[0] if 2 in parts else Tensor("int64", (0,), b"")
+        assert isinstance(values, Tensor)
+        assert isinstance(indices, Tensor)
+        if indices.dtype != "int64" or len(values.shape) != 1 or len(indices.shape) not in (1, 2):
+            raise CorruptError(
+                f"{name!r}: sparse values of shape {list(values.shape)} with {indices.dtype} indices "
+                f"of shape {list(indices.shape)}",
+                at=at,
+            )
+        places = indices.numpy()
+        if len(indices.shape) == 1:
+            allocate_within(limits, places.size * len(shape) * 8, f"the indices of {name!r}", at)
+            places = _unravelled(places, shape, name, at)
+        elif indices.shape[1] != len(shape):
+            raise CorruptError(f"{name!r}: indices of {indices.shape[1]} columns in {list(shape)}", at=at)
+        try:
+            return Sparse("coo", shape, (places,), values)
+        except InvalidValueError as error:
+            raise CorruptError(f"{name!r}: {error}", at=at) from None
+
+    size = math.prod(held) * (row.itemsize + 8 * len(shape))
+    later = Deferred("sparse", row.name, shape, fetch, size)
+    return Leaf(later if context.lazy else whole(later), (("key", name),), at=at)
+
+
+def _unravelled(flat: Array, shape: tuple[int, ...], name: str, at: int) -> Array:
+    """Positions in C order as one index for each axis."""
+    count = math.prod(shape)
+    if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= count):
+        raise CorruptError(f"{name!r}: a sparse index lies outside the shape {list(shape)}", at=at)
+    places = np.empty((flat.size, len(shape)), np.int64)
+    rest = flat
+    for axis in range(len(shape) - 1, -1, -1):
+        rest, places[:, axis] = np.divmod(rest, max(shape[axis], 1))
+    return places

@@ -1,0 +1,206 @@
+"""ONNX: one tensor as a TensorProto (.pb), and the weights of a model (.onnx), without the onnx package.
+
+**A tensor** is one protobuf message, as in ONNX's own test data:
+
+    dims 1, data_type 2, string_data 6 or raw_data 9, name 8, doc_string 12,
+    metadata_props 16 {key 1, value 2}
+
+The fields are written in the order of their numbers, which is what onnx writes. raw_data is
+little-endian; types under 8 bits are one stream of bits, lowest first: two int4, four int2,
+or four 6-bit floats in three bytes. Reading takes the typed fields too (`_onnx_tensor.py`),
+and data in a file beside this one, if it is read by its path (`_onnx_files.py`).
+
+A tensor's name is `name`; its metadata is metadata_props, except "onnx.doc_string", which is
+doc_string. What else ONNX can't say is in one more entry of metadata_props, "tensorbytes", a
+JSON object: `kind` (the value was a Python int, ...: tree.py), `encoding` ("bytes": ONNX's
+strings are text), `meta` (metadata whose key is "tensorbytes" itself). ONNX has no place for
+structures, ragged tensors and the dtypes that its column in dtypes.py lacks; its sparse
+tensors are a message of their own, which exists in models alone. These are refused.
+
+**A model** is read as a dict of the tensors that its graph holds as initializers and sparse
+initializers (these as coordinates), under their names. Not read: the nodes (constants and
+the initializers of graphs inside them included), functions and training information. The
+metadata of the whole is metadata_props and, as text, onnx.ir_version, onnx.producer_name,
+onnx.producer_version, onnx.domain, onnx.model_version, onnx.doc_string, onnx.graph (its
+name), onnx.opset and onnx.opset.<domain>. Models are not written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import dtypes, storage
+from tensorbytes._wire import proto, strings_pack, varint
+from tensorbytes.errors import Limits, LossError, UsageError
+from tensorbytes.formats import Format, Options, _json, _onnx_model, _onnx_sniff, _packed, check_document
+from tensorbytes.formats._onnx_files import Files
+from tensorbytes.formats._onnx_tensor import DOC_STRING, NOTE, STRING, Context, fields, leaf, parse
+from tensorbytes.formats._record import utf8
+from tensorbytes.storage import Target
+from tensorbytes.tensor import ENCODINGS, Sparse, Strings, Tensor
+from tensorbytes.tree import Document, Leaf, path_name
+
+# No protobuf runtime reads a message of 2 GiB or more.
+_MAX_BYTES = (1 << 31) - 1
+_HEAD = 4096
+_STRING_TAG, _RAW_TAG = 0x32, b"\x4a"
+_TENSORFLOW = ("saved_model.pb", "fingerprint.pb", "keras_metadata.pb")
+
+
+class Onnx(Format):
+    name = "onnx"
+    suffixes = (".pb", ".onnx")
+    read_options = frozenset({"encoding"})
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        return bool(_onnx_sniff.kind(head, size))
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
+        check_document(self, document, allow)
+        only = _only_leaf(document)
+        value = only.whole
+        if not isinstance(value, Tensor | Strings):
+            raise _refusal(value)
+        if isinstance(value, Strings):
+            head, content = _strings_head(value, allow), _strings_content(value)
+        else:
+            head, content = _tensor_head(value), _raw_data(value)
+        name = b"" if value.name is None else proto.put_bytes(8, utf8(value.name))
+        tail = _metadata(only, value)
+        if isinstance(value, Strings):
+            pieces = [head, content, name + tail]
+        else:
+            pieces = [head + name + _RAW_TAG + varint(len(content)), content, tail]
+        size = sum(map(len, pieces))
+        if size > _MAX_BYTES:
+            raise LossError(f"a TensorProto of {size} bytes: protobuf ends at 2 GiB; use 'tb'", feature="size")
+        return pieces
+
+    def write(
+        self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
+    ) -> None:
+        if storage.is_path(target) and str(target).lower().endswith(".onnx"):
+            raise UsageError(f"{target}: an .onnx file is a model, which is read here, not written; use .pb")
+        super().write(document, target, allow, options, sync)
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        yield _decode(data, limits, lazy, options, None)
+
+    def claims(self, path: str) -> bool:
+        """Models and tensors may point to files beside them, so they are read by their path."""
+        if not os.path.isfile(path) or os.path.basename(path) in _TENSORFLOW:
+            return False
+        if path.lower().endswith(".onnx"):
+            return True
+        with open(path, "rb") as file:
+            return self.sniff(file.read(_HEAD), os.fstat(file.fileno()).st_size)
+
+    def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        data = storage.map_file(path) if lazy else storage.read(path)
+        yield _decode(data, limits, lazy, options, os.path.dirname(os.path.abspath(path)))
+
+
+def _decode(data: memoryview, limits: Limits, lazy: bool, options: Options, folder: str | None) -> Document:
+    encoding = options.get("encoding", "utf-8")
+    if encoding not in ENCODINGS:
+        raise UsageError(f"encoding={encoding!r}: expected one of {', '.join(ENCODINGS)}")
+    context = Context(limits, lazy, Files(folder, lazy), encoding)
+    if not _is_tensor(data, limits):
+        return _onnx_model.decode(data, context)
+    return Document([leaf(data, parse(data, 0, len(data), limits), context)])
+
+
+def _is_tensor(data: memoryview, limits: Limits) -> bool:
+    """A tensor's field 2 is its data type, a number; a model's is the producer's name."""
+    dims = 0
+    for item in fields(data, 0, len(data)):
+        dims += item.number == 1
+        # More than a tensor may have, and than a model has versions: no need to read on.
+        if dims > limits.max_rank or (item.number == 2 and item.wire == proto.VARINT):
+            return True
+    return False
+
+
+# ---- writing ----------------------------------------------------------------
+
+
+def _only_leaf(document: Document) -> Leaf:
+    leaves = document.leaves
+    if len(leaves) != 1 or leaves[0].path:
+        names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
+        raise LossError(
+            f"format 'onnx' holds one tensor, not a structure of {len(leaves)} (such as {names}); "
+            "save them one by one, or use 'tb'",
+            feature="structure",
+        )
+    return leaves[0]
+
+
+def _refusal(value: Any) -> LossError:
+    if isinstance(value, Sparse):
+        return LossError(
+            "ONNX's sparse tensors stand in models alone, which are not written here; make it dense, or use 'tb'",
+            feature="sparse",
+        )
+    return LossError("ONNX has no ragged tensors; use 'tb'", feature="ragged")
+
+
+def _dims(shape: tuple[int, ...]) -> bytes:
+    return b"".join(proto.put_number(1, n) for n in shape)
+
+
+def _tensor_head(value: Tensor) -> bytes:
+    code = dtypes.get(value.dtype).onnx
+    if code is None:
+        raise LossError(f"ONNX has no dtype {value.dtype}; use 'tb'", feature="dtype")
+    return _dims(value.shape) + proto.put_number(2, code)
+
+
+def _raw_data(value: Tensor) -> Any:
+    row = dtypes.get(value.dtype)
+    if row.bits >= 8:
+        return value.data
+    return _packed.pack_tensor(value)
+
+
+def _strings_head(value: Strings, allow: frozenset[str]) -> bytes:
+    if value.encoding == "bytes" and "encoding" not in allow:
+        try:
+            Strings(value.shape, value.offsets, value.data, "utf-8")
+        except ValueError as error:
+            raise LossError(
+                f"ONNX's strings are text, and these are not ({error}); pass allow={{'encoding'}} to store them as "
+                "they are, which onnx itself won't read, or use 'tb'",
+                feature="encoding",
+            ) from None
+    return _dims(value.shape) + proto.put_number(2, STRING)
+
+
+def _strings_content(value: Strings) -> bytes:
+    return strings_pack(_STRING_TAG, np.ascontiguousarray(value.offsets, np.int64), value.data)
+
+
+def _metadata(only: Leaf, value: Tensor | Strings) -> bytes:
+    """doc_string and metadata_props, our note last."""
+    note: dict[str, Any] = {}
+    if only.kind:
+        note["kind"] = only.kind
+    if isinstance(value, Strings) and value.encoding != "utf-8":
+        note["encoding"] = value.encoding
+    props: Mapping[str, str] = value.meta
+    doc = props.get(DOC_STRING, "")
+    hidden = {key: text for key, text in props.items() if key == NOTE or (key == DOC_STRING and not text)}
+    if hidden:
+        note["meta"] = {key: utf8(text).decode() for key, text in hidden.items()}
+    shown = {key: text for key, text in props.items() if key not in (NOTE, DOC_STRING)}
+    if note:
+        shown[NOTE] = _json.dump(note)
+    entries = [proto.put_bytes(1, utf8(key)) + proto.put_bytes(2, utf8(text)) for key, text in shown.items()]
+    return (proto.put_bytes(12, utf8(doc)) if doc else b"") + b"".join(proto.put_bytes(16, one) for one in entries)
+
+
+FORMAT = Onnx()
