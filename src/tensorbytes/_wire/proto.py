@@ -78,7 +78,7 @@ def read_field(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[Fie
     if wire == START_GROUP:
         return None, _skip_group(data, at, end, number, depth + 1)
     if wire == DELIMITED:
-        size, at = _read_length(data, at, end)
+        size, at = read_length(data, at, end)
     elif wire in (FIXED32, FIXED64):
         size = 4 if wire == FIXED32 else 8
     elif wire == END_GROUP:
@@ -90,7 +90,7 @@ def read_field(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[Fie
     return Field(number, wire, at, at + size, first), at + size
 
 
-def _read_length(data: memoryview, at: int, end: int) -> tuple[int, int]:
+def read_length(data: memoryview, at: int, end: int) -> tuple[int, int]:
     """A varint that may not be cut to 64 bits: what follows would be misread."""
     size, after = read_varint(data, at, end)
     if after - at == 10 and data[after - 1] > 1:

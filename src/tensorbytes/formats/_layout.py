@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import Limits
-from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Strings, Tensor
+from tensorbytes.tensor import LAYOUTS, Array, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 
 def _index(part: Array) -> Tensor:
@@ -28,9 +29,7 @@ def parts_of(value: Ragged | Sparse) -> tuple[str, list[Tensor | Strings]]:
 
 def build(layout: str, parts: Sequence[Tensor | Strings], limits: Limits) -> Ragged | Sparse:
     """The value of these parts; InvalidValueError when they don't fit."""
-    least = 3 if layout == "ragged-shapes" else 2
-    if len(parts) < least:
-        raise InvalidValueError(f"expected at least {least} of them, got {len(parts)}")
+    _check_count(layout, parts)
     if layout == "ragged":
         return _ragged(parts[:-1], parts[-1], None, limits)
     if layout == "ragged-shapes":
@@ -39,6 +38,39 @@ def build(layout: str, parts: Sequence[Tensor | Strings], limits: Limits) -> Rag
     dense = _integers(shape)
     _check_rank(dense.shape, limits)
     return Sparse(layout, tuple(dense.tolist()), tuple(_integers(part) for part in index), values)
+
+
+def postpone(layout: str, parts: Sequence[Tensor | Strings], limits: Limits, fetch: Callable[[], Value]) -> Deferred:
+    """What `build` will give, told by the shapes of the parts alone: of their content, only a dense shape is read."""
+    _check_count(layout, parts)
+    size = sum(part.nbytes for part in parts)
+    shape: tuple[int | None, ...]
+    if layout in ("ragged", "ragged-shapes"):
+        shaped = layout == "ragged-shapes"
+        splits, values = parts[: -2 if shaped else -1], parts[-2 if shaped else -1]
+        if len(splits) > limits.max_rank or len(splits[0].shape) != 1 or not splits[0].shape[0] or not values.shape:
+            raise InvalidValueError("row splits must be lists, and not without an end; values must have rows")
+        axes = parts[-1].shape[1:] if shaped else ()
+        hidden = axes[0] if axes else len(splits)
+        if hidden > limits.max_rank:
+            raise InvalidValueError(f"rows of rank {hidden}, over the limit of {limits.max_rank}")
+        shape = (splits[0].shape[0] - 1, *[None] * hidden, *values.shape[1:])
+        return Deferred("ragged", _dtype(values), shape, fetch, size)
+    dense = _integers(parts[-1])
+    _check_rank(dense.shape, limits)
+    if layout not in LAYOUTS or (dense < 0).any():
+        raise InvalidValueError(f"layout {layout!r} with a shape of {dense.tolist()}")
+    return Deferred("sparse", _dtype(parts[-2]), tuple(dense.tolist()), fetch, size)
+
+
+def _dtype(values: Tensor | Strings) -> str:
+    return values.dtype if isinstance(values, Tensor) else "string"
+
+
+def _check_count(layout: str, parts: Sequence[Tensor | Strings]) -> None:
+    least = 3 if layout == "ragged-shapes" else 2
+    if len(parts) < least:
+        raise InvalidValueError(f"expected at least {least} of them, got {len(parts)}")
 
 
 def _ragged(

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes._wire import crc32c, mask, proto, varint
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import _layout
 from tensorbytes.formats import _tensorproto as tensorproto
@@ -53,8 +55,11 @@ ALONE = Place()
 # ---- writing ----------------------------------------------------------------
 
 
-def encode(leaf: Leaf, place: Place, at: int) -> list[Any]:
-    """The payload of a record that starts at file offset `at`, as a list of buffers."""
+def encode(leaf: Leaf, place: Place, at: int | None) -> list[Any]:
+    """The payload of a record that starts at file offset `at`, as a list of buffers.
+
+    None stands for a message without a frame, which has neither padding nor checksum.
+    """
     value = leaf.whole
     if value is not leaf.value:  # read just now: once is enough
         leaf = leaf._replace(value=value)
@@ -66,25 +71,27 @@ def encode(leaf: Leaf, place: Place, at: int) -> list[Any]:
         return [tensorproto.head(dtypes.STRING_CODE, value.shape) + extension, tensorproto.body(value)[1]]
     layout, parts = _layout.parts_of(value)
     out: list[Any] = [tensorproto.head(dtypes.STRING_CODE, (len(parts),)) + _extension(leaf, place, layout)]
-    at += len(out[0])
+    if at is not None:
+        at += len(out[0])
     for part in parts:
         inner = tensorproto.head(tensorproto.code_of(part), part.shape)
         if isinstance(part, Strings):
             inner += _encoding(part)
         tag, content = tensorproto.body(part)
         prefix = b"\x42" + varint(len(inner) + len(tag) + len(content)) + inner + tag
-        if isinstance(part, Tensor) and part.nbytes >= ALIGN_FROM:
-            prefix = _padding(at + len(prefix)) + prefix
+        if at is not None:
+            if isinstance(part, Tensor) and part.nbytes >= ALIGN_FROM:
+                prefix = _padding(at + len(prefix)) + prefix
+            at += len(prefix) + len(content)
         out += [prefix, content]
-        at += len(prefix) + len(content)
     return out
 
 
-def dense_header(code: int, shape: tuple[int, ...], nbytes: int, extension: bytes, at: int) -> bytes:
+def dense_header(code: int, shape: tuple[int, ...], nbytes: int, extension: bytes, at: int | None) -> bytes:
     """All of a dense record's payload but the content: head, extension fields, padding, checksum, tag."""
     header = tensorproto.head(code, shape) + extension
     tag = tensorproto.CONTENT_TAG + varint(nbytes) if nbytes else b""
-    if nbytes >= ALIGN_FROM:
+    if nbytes >= ALIGN_FROM and at is not None:
         header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
         header += _CRC_TAG + struct.pack("<I", mask(crc32c(header)))
     return header + tag
@@ -178,8 +185,9 @@ def decode(
 ) -> Record:
     """The record whose payload is data[start:end].
 
-    `check_values=False` leaves the content untouched, for lazy reading. So does `verify`,
-    if the record's header vouches for itself; if not, it is called to check all bytes.
+    `check_values=False` leaves the content untouched, for lazy reading: a ragged or sparse
+    value is deferred. `verify` does so for dense ones, if the record's header vouches for
+    itself; if not, it is called to check all bytes.
     """
     message = tensorproto.parse(data, start, end, quick=verify is None and not nested)
     if not message.extra and verify is None:
@@ -223,7 +231,8 @@ def _decode_value(
         number = min(ext.seen - {ENCODING, PADDING})
         raise CorruptError(f"extension field {number} has no place in a part of a ragged or sparse value", at=start)
     if ext.layout is not None:
-        value: Value = _assemble(data, message, ext.layout, limits, start)
+        build = _assemble if check_values else _postpone
+        value: Value | Deferred = build(data, message, ext.layout, limits, start)
     else:
         value = _decode_plain(data, message, ext, start, limits)
     if ext.encoding:
@@ -237,9 +246,13 @@ def _decode_value(
     path = ext.path(start, limits)
     if path and ext.name not in (None, path_name(path)):
         raise CorruptError(f"the name {ext.name!r} on a value whose path is {path_name(path)!r}", at=start)
-    named = with_meta(value, None if path else ext.name, ext.meta)
+    name = None if path else ext.name
+    if isinstance(value, Deferred):
+        value = replace(value, name=name, meta=ext.meta)
+    else:
+        value = with_meta(value, name, ext.meta)
     place = Place(ext.part, ext.parts, ext.item, ext.document)
-    return Record(Leaf(named, path, ext.kind, at=start), place, ext.header_checked, message.grown)
+    return Record(Leaf(value, path, ext.kind, at=start), place, ext.header_checked, message.grown)
 
 
 def _decode_plain(
@@ -349,17 +362,37 @@ def _read_step(data: memoryview, whole: proto.Field) -> Step:
 
 def _assemble(data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int) -> Value:
     """A ragged or sparse value from its nested TensorProtos."""
+    parts = _parts(data, message, layout, limits, at, check_values=True)
+    try:
+        return _layout.build(layout, parts, limits)
+    except InvalidValueError as error:
+        raise _misfit(layout, error, at) from None
+
+
+def _postpone(data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int) -> Deferred:
+    """The same, of which only what its parts are is read now."""
+    parts = _parts(data, message, layout, limits, at, check_values=False)
+    try:
+        return _layout.postpone(layout, parts, limits, lambda: _assemble(data, message, layout, limits, at))
+    except InvalidValueError as error:
+        raise _misfit(layout, error, at) from None
+
+
+def _misfit(layout: str, error: InvalidValueError, at: int) -> CorruptError:
+    return CorruptError(f"layout {layout!r} with parts that don't fit: {error}", at=at)
+
+
+def _parts(
+    data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int, check_values: bool
+) -> list[Tensor | Strings]:
     items = tensorproto.nested(data, message)
     if message.code != dtypes.STRING_CODE or message.shape != [len(items)] or message.has_content or message.typed:
         raise CorruptError(f"layout {layout!r} on something that is no list of parts", at=at)
     parts: list[Tensor | Strings] = []
     for item in items:
-        part = decode(data, item.start, item.end, limits, nested=True)
+        part = decode(data, item.start, item.end, limits, nested=True, check_values=check_values)
         limits = tensorproto.after(limits, part.grown)
         message.grown += part.grown
         assert isinstance(part.leaf.value, Tensor | Strings)
         parts.append(part.leaf.value)
-    try:
-        return _layout.build(layout, parts, limits)
-    except InvalidValueError as error:
-        raise CorruptError(f"layout {layout!r} with parts that don't fit: {error}", at=at) from None
+    return parts

@@ -1,0 +1,86 @@
+"""One message of spec/tensorbytes.proto by itself: what the formats without a frame share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tensorbytes import dtypes
+from tensorbytes._wire import proto
+from tensorbytes.errors import CorruptError, Limits, LossError
+from tensorbytes.formats import Format, _record
+from tensorbytes.formats._record import Place, Record
+from tensorbytes.tensor import Tensor
+from tensorbytes.tree import Document, Leaf
+from tensorbytes.typing import bytes_view
+
+# No protobuf runtime reads a message of 2 GiB or more.
+MAX_BYTES = (1 << 31) - 1
+_EXTENSION = range(1000, 1500)
+
+
+def encode(chosen: Format, leaf: Leaf, place: Place) -> tuple[int, list[Any]]:
+    """(size, pieces) of the message of a leaf, without the padding and checksum that a frame wants."""
+    pieces = _record.encode(leaf, place, None)
+    size = sum(len(bytes_view(piece)) for piece in pieces)
+    if size > MAX_BYTES:
+        what = "a tensor" if leaf.name is None else f"the tensor {leaf.name!r}"
+        raise LossError(
+            f"format {chosen.name!r}: {what} makes a message of {size} bytes, and protobuf ends at 2 GiB; use 'tb'",
+            feature="size",
+        )
+    return size, pieces
+
+
+def decode(data: memoryview, start: int, end: int, limits: Limits, lazy: bool) -> Record:
+    """The message in data[start:end]. A lazy one leaves content alone until it is loaded."""
+    record = _record.decode(data, start, end, limits, check_values=not lazy)
+    value = record.leaf.value
+    if not lazy or not isinstance(value, Tensor) or (value.dtype != "bool" and dtypes.get(value.dtype).bits >= 8):
+        return record
+    return record._replace(leaf=record.leaf._replace(check=_check_later(data, start, end, limits)))
+
+
+def _check_later(data: memoryview, start: int, end: int, limits: Limits) -> Callable[[], None]:
+    def check() -> None:
+        _record.decode(data, start, end, limits)
+
+    return check
+
+
+def alone(data: memoryview, limits: Limits, lazy: bool) -> Document:
+    """A message read as a TensorProto with fields of ours; one of several is the leaf that it holds."""
+    record = decode(data, 0, len(data), limits, lazy)
+    return Document([record.leaf], record.place.document)
+
+
+class Look(NamedTuple):
+    """The first fields of a message, as far as they tell what it is."""
+
+    code: int  # the dtype
+    number: int  # of the field after dtype and shape, 0 where the message ends there
+
+    @property
+    def extended(self) -> bool:
+        """Whether TensorFlow's TensorProto lacks what it has."""
+        return self.code >= 1000 or self.number in _EXTENSION
+
+
+def look(head: bytes, start: int, end: int) -> Look | None:
+    """What stands at `start`, if it begins like a message that ends at `end`: dtype, a known one, then a shape."""
+    data, end = memoryview(head), min(end, len(head))
+    try:
+        kind, at = proto.read_field(data, start, end)
+        if kind is None or (kind.number, kind.wire) != (1, proto.VARINT):
+            return None
+        if kind.start not in dtypes.BY_CODE and kind.start != dtypes.STRING_CODE:
+            return None
+        shape, at = proto.read_field(data, at, end)
+        if shape is None or (shape.number, shape.wire) != (2, proto.DELIMITED):
+            return None
+        for dim in proto.fields(data, shape.start, shape.end):
+            if (dim.number, dim.wire) not in ((2, proto.DELIMITED), (3, proto.VARINT)):
+                return None
+        return Look(kind.start, proto.read_varint(data, at, end)[0] >> 3 if at < end else 0)
+    except CorruptError:
+        return None

@@ -1,0 +1,58 @@
+"""Protocol Buffers: one tensor as one `tensorbytes.Tensor` message of spec/tensorbytes.proto.
+
+The file is the message and nothing else, so code that protoc generates parses it in any
+language. It has the fields of a TensorProto first, then those of ours:
+
+    dtype 1, tensor_shape 2, name 1000, meta 1001, kind 1006, layout 1007, encoding 1008,
+    document 1009, then tensor_content 4 or string_val 8
+
+An unnamed dense tensor without metadata is byte for byte what tf.io.serialize_tensor
+writes. Structures take several messages: see `delimited`. There is no checksum: damage
+to the content goes unnoticed, and a message cut short is noticed because a field ends
+past it. `tb` holds the same messages with checksums.
+
+Read lazily, a dense tensor is a view of the file, and of a ragged or sparse value only the
+shapes of its parts are read; strings are read whole, since their fields have to be walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorbytes.errors import CorruptError, Limits, LossError
+from tensorbytes.formats import Format, Options, _message
+from tensorbytes.formats._record import Place
+from tensorbytes.tree import Document, path_name
+
+
+class Protobuf(Format):
+    name = "protobuf"
+    suffixes = (".binpb",)
+    complete = True
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        # Without fields of ours it is a TensorProto, whose format reads it just as well.
+        found = _message.look(head, 0, size)
+        return found is not None and found.extended
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
+        leaves = document.leaves
+        if len(leaves) != 1 or leaves[0].path:
+            names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
+            raise LossError(
+                f"format 'protobuf' is one message for one tensor, not a structure of {len(leaves)} (such as {names}); "
+                "use 'delimited', which is a message for each, or 'tb'",
+                feature="structure",
+            )
+        return _message.encode(self, leaves[0], Place(document=document.meta))[1]
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        leaf, place, *_ = _message.decode(data, 0, len(data), limits, lazy)
+        if place.parts != 1:
+            raise CorruptError(f"part {place.part} of the {place.parts} parts of an object, without the others", at=0)
+        # A number in a stream says nothing outside of it.
+        yield Document([leaf], place.document)
+
+
+FORMAT = Protobuf()
