@@ -23,6 +23,8 @@ Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 # Pieces below this size are joined before they are written.
 _SMALL = 1 << 16
 _READ_BYTES = 1 << 20
+# So much is written before the disk is first told to take it.
+_FLUSH_BYTES = 1 << 25
 # Files from this size on are read by two threads.
 _LARGE_READ = 1 << 24
 # Larger writes make the system look for large pages to cache them in, which may take far longer
@@ -108,14 +110,46 @@ def write_pieces(file: Any, pieces: Iterable[Buffer]) -> None:
 def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
     """Write the pieces to a target; a local path is replaced atomically."""
     check_target(target, "write")
+    with writing(target, sync=sync) as file:
+        if sync and is_local(target) and hasattr(os, "fdatasync") and os.path.isfile(file.name):
+            _write_flushing(file, pieces)
+        else:
+            write_pieces(file, pieces)
+
+
+def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
+    """Write pieces while a second thread has the disk take what was written before: less is left to wait for."""
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    pool: ThreadPoolExecutor | None = None
+    flushed: Future[None] | None = None
+    waiting = 0
+    try:
+        for piece in gathered(pieces):
+            view = bytes_view(piece)
+            for start in range(0, len(view), _WRITE_BYTES):
+                write_all(file, view[start : start + _WRITE_BYTES])
+                waiting += min(_WRITE_BYTES, len(view) - start)
+                if waiting < _FLUSH_BYTES or (flushed is not None and not flushed.done()):
+                    continue
+                if flushed is not None:
+                    flushed.result()  # the system tells of a failed disk once, so perhaps here
+                pool = pool or ThreadPoolExecutor(1)
+                flushed, waiting = pool.submit(os.fdatasync, file.fileno()), 0
+        if flushed is not None:
+            flushed.result()
+    finally:
+        if pool is not None:
+            pool.shutdown()
+
+
+def writing(target: Target, *, sync: bool = True) -> contextlib.AbstractContextManager[Any]:
+    """A target open for writing; a local path is replaced when the block ends well."""
     if not is_path(target):
-        write_pieces(target, pieces)
-    elif is_url(target):
-        with open_url(str(target), "wb") as file:
-            write_pieces(file, pieces)
-    else:
-        with replacing(os.fspath(target), sync=sync) as file:  # type: ignore[arg-type]
-            write_pieces(file, pieces)
+        return contextlib.nullcontext(target)
+    if is_url(target):
+        return contextlib.closing(open_url(str(target), "wb"))
+    return replacing(os.fspath(target), sync=sync)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -241,14 +275,21 @@ def read_exactly(file: Any, size: int) -> memoryview:
     return memoryview(data)
 
 
-def map_file(path: Any) -> memoryview:
-    """A file's bytes as a read-only memory map, which lives as long as views of it do."""
+def map_file(path: Any, private: bool = False) -> memoryview:
+    """A file's bytes as a read-only memory map, which lives as long as views of it do.
+
+    A `private` one can be written to: such changes are seen by this process alone, and
+    never reach the file.
+    """
     with open(path, "rb") as file:
-        return map_open(file)
+        return map_open(file, private)
 
 
-def map_open(file: Any) -> memoryview:
+def map_open(file: Any, private: bool = False) -> memoryview:
     """The same of a file that is open; it may be closed afterwards."""
     if not os.fstat(file.fileno()).st_size:
         return memoryview(file.read())
+    if private:
+        with contextlib.suppress(OSError):  # more than the system would promise memory for
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

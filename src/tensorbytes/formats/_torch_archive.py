@@ -1,0 +1,271 @@
+"""Where a torch file keeps its storages: a zip archive, or one after another (before torch 1.6)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from tensorbytes import dtypes, storage
+from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.formats import _pickle_read, _torch_tree, _zip
+from tensorbytes.formats._pickle_read import FaultError, Opaque, RefusedError
+from tensorbytes.formats._tensorproto import after
+from tensorbytes.formats._torch_values import Storage
+from tensorbytes.formats._torch_world import World
+from tensorbytes.formats._zip import Member
+from tensorbytes.tree import Document
+
+NOTES = "tensorbytes.json"
+MAGIC = 0x1950A86A20F9469CFC6C
+MAGIC_BYTES = MAGIC.to_bytes(10, "little")
+_VERSION = 1001
+# Archives from this size on are checksummed in two threads.
+_THREAD_BYTES = 1 << 23
+# Storages from this size on are read into memory of their own, in chunks.
+_OWN_BYTES, _CHUNK = 1 << 16, 1 << 19
+# The old format does not tell where its pickles end: they are sought in the first bytes, then in more.
+_WINDOW = 1 << 20
+
+
+def _width(dtype: str) -> int:
+    return dtypes.DTYPES[dtype].itemsize if dtype else 1
+
+
+# ---- zip --------------------------------------------------------------------
+
+
+class Archive:
+    """The members of a zip archive that torch.save wrote. With `file`, `data` is its map, and storages are read."""
+
+    def __init__(self, data: memoryview, limits: Limits, lazy: bool, file: io.FileIO | None = None) -> None:
+        self._data, self._limits, self._lazy = data, limits, lazy
+        members = _zip.members(data, limits)
+        self._by_name = {member.name: member for member in members}
+        self._prefix = self._find_prefix()
+        # torch can leave the checksums out; it writes zeros then.
+        self._sums = any(member.crc for member in members)
+        order = self._small("byteorder", b"little")
+        if order not in (b"little", b"big"):
+            raise CorruptError(f"the byte order is {order[:20]!r}", at=self._by_name[self._prefix + "byteorder"].start)
+        self._swap = order == b"big"
+        self._storages: dict[str, Storage] = {}
+        self._read: dict[str, memoryview] = {}
+        if file is not None:
+            inner = [member for member in members if member.name.startswith(f"{self._prefix}data/")]
+            self._read = _read_members(file, data, inner, self._sums)
+        if not lazy and self._sums:
+            _check_sums(data, [member for member in members if member.name not in self._read])
+
+    def _find_prefix(self) -> str:
+        """The folder that everything stands in."""
+        names = self._by_name
+        script = next((name for name in names if name.endswith("/constants.pkl") or "/code/" in name), None)
+        if script is not None:
+            raise UnsupportedError(
+                f"a TorchScript archive (it has {script!r}): it holds a program; save its state_dict()"
+            )
+        if any(name.endswith("/archive_format") or "/models/" in name for name in names):
+            raise UnsupportedError("an archive of torch.export (.pt2): it holds a program; save its state_dict")
+        found = next((name for name in names if name.endswith("/data.pkl") and name.count("/") == 1), None)
+        if found is None:
+            raise CorruptError("a zip archive without data.pkl: not one of torch.save", at=0)
+        return found.removesuffix("data.pkl")
+
+    def _small(self, name: str, default: bytes) -> bytes:
+        member = self._by_name.get(self._prefix + name)
+        return default if member is None else bytes(_zip.content(self._data, member, self._limits, False)[:64])
+
+    def _pickled(self) -> tuple[bytes, int]:
+        member = self._by_name[self._prefix + "data.pkl"]
+        return bytes(_zip.content(self._data, member, self._limits, self._sums)), member.start
+
+    def document(self) -> Document:
+        notes = self._notes()
+        data, at = self._pickled()
+        room = self._limits.max_bytes + len(self._data)
+        world = World(self._storage, notes.framework, self._limits, room)
+        root, end = _pickle_read.run(data, 0, at, world, self._limits)
+        if end != len(data):
+            raise CorruptError(f"{len(data) - end} bytes follow the pickle", at=at + end)
+        _torch_tree.measure(root, len(self._data), self._limits)
+        return _torch_tree.document(root, notes, self._limits, self._lazy)
+
+    def _notes(self) -> _torch_tree.Notes:
+        member = self._by_name.get(self._prefix + NOTES)
+        if member is None:
+            return _torch_tree.Notes()
+        return _torch_tree.Notes(_zip.content(self._data, member, self._limits, self._sums), member.start)
+
+    def _storage(self, dtype: str, key: str, location: str, count: int, view: Any) -> Storage:
+        member = self._by_name.get(f"{self._prefix}data/{key}")
+        if member is None or view is not None:
+            raise FaultError(f"the storage {key!r} is not in the archive")
+        size = count * _width(dtype)
+        if size != member.size:
+            raise FaultError(f"the storage {key!r} has {member.size} bytes, its tensors expect {size}")
+        known = self._storages.get(key)
+        if known is not None and known.dtype == dtype and known.location == location:
+            return known
+        check = partial(_zip.check_crc, member=member) if self._lazy and self._sums else None
+        content = known.data if known else self._content(member)
+        made = Storage(dtype, content, location, member.start, self._swap, partial(check, content) if check else None)
+        self._storages[key] = made
+        return made
+
+    def _content(self, member: Member) -> memoryview:
+        if member.name in self._read:
+            return self._read[member.name]
+        if member.method != _zip.STORED:  # not by torch, which stores; counted, since it grows
+            self._limits = after(self._limits, member.size)
+        return _zip.content(self._data, member, self._limits, False)
+
+
+def _check_sums(data: memoryview, members: Iterable[Member]) -> None:
+    """Every stored member against its checksum. Deflated ones are checked when they are inflated."""
+    stored = [member for member in members if member.method == _zip.STORED]
+
+    def check(member: Member) -> None:
+        _zip.check_crc(data[member.start : member.start + member.stored], member)
+
+    if sum(member.stored for member in stored) < _THREAD_BYTES:
+        for member in stored:
+            check(member)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in pool.map(check, stored):
+            pass
+
+
+def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums: bool) -> dict[str, memoryview]:
+    """Storages in memory of their own, verified; small ones share. Two threads read."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    stored = [member for member in members if member.method == _zip.STORED]
+    large = [member for member in stored if member.size >= _OWN_BYTES]
+    small = [member for member in stored if member.size < _OWN_BYTES]
+    shared = storage.aligned(sum(-(-member.size // 64) * 64 for member in small), 0)
+    found: dict[str, memoryview] = {}
+    at = 0
+    for member in small:
+        found[member.name] = shared[at : at + member.size]
+        found[member.name][:] = data[member.start : member.start + member.size]
+        if sums:
+            _zip.check_crc(found[member.name], member)
+        at += -(-member.size // 64) * 64
+
+    def read(member: Member) -> memoryview:
+        room = storage.aligned(member.size, 0)
+        crc = 0
+        for start in range(0, member.size, _CHUNK):
+            chunk = room[start : start + _CHUNK]
+            storage.read_at(file, chunk, member.start + start)
+            crc = _zip.crc32(chunk, crc) if sums else 0  # while it is still near
+        if sums and crc != member.crc:
+            raise _zip.checksum_differs(member)
+        return room
+
+    with ThreadPoolExecutor(2) as pool:
+        found |= {member.name: room for member, room in zip(large, pool.map(read, large), strict=True)}
+    return found
+
+
+# ---- before torch 1.6 -------------------------------------------------------
+
+
+def legacy(data: memoryview, limits: Limits, lazy: bool) -> Document:
+    """Pickles of the magic number, the version, the machine, the object and the storages' keys; then the storages.
+
+    The object comes before its storages, so its pickle runs twice: once to find its end.
+    """
+    window = _WINDOW
+    while True:
+        raw = bytes(data[:window])
+        try:
+            start, keys, widths, at = _old_heads(raw, limits)
+            break
+        except CorruptError:
+            if window >= len(data):
+                raise
+            window *= 8
+    storages = _OldStorages(data, keys, widths, at)
+    world = World(storages.storage, "torch", limits, limits.max_bytes + len(data))
+    root, _ = _pickle_read.run(raw, start, 0, world, limits)
+    _torch_tree.measure(root, len(data), limits)
+    return _torch_tree.document(root, _torch_tree.Notes(), limits, lazy)
+
+
+def _old_heads(raw: bytes, limits: Limits) -> tuple[int, Any, dict[str, int], int]:
+    """(where the object's pickle starts, the keys of the storages, the widths of their elements, where they start)"""
+    nothing = _Nothing()
+    magic, at = _pickle_read.run(raw, 0, 0, nothing, limits)
+    if type(magic) is not int or magic != MAGIC:
+        raise UnsupportedError("a pickle that is none of torch.save: the magic number differs")
+    version, at = _pickle_read.run(raw, at, 0, nothing, limits)
+    if version != _VERSION:
+        raise UnsupportedError(f"another version of torch's old format than {_VERSION}")
+    _, start = _pickle_read.run(raw, at, 0, nothing, limits)
+    _, at = _pickle_read.run(raw, start, 0, nothing, limits)
+    keys, at = _pickle_read.run(raw, at, 0, nothing, limits)
+    return start, keys, nothing.widths, at
+
+
+class _Nothing(World):
+    """A world in which every call gives nothing; it notes the width of each storage's elements."""
+
+    def __init__(self) -> None:
+        self.widths: dict[str, int] = {}
+        super().__init__(self._note, "", Limits(), 0)
+
+    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        return super().call(function, args) if getattr(function, "of", "") == "ordered" else Opaque("")
+
+    def build(self, made: Any, state: Any) -> None:
+        pass
+
+    def _note(self, dtype: str, key: str, location: str, count: int, view: Any) -> Storage:
+        if self.widths.setdefault(key, _width(dtype)) != _width(dtype):
+            raise RefusedError(f"the storage {key!r} has elements of two widths")
+        return Storage(dtype, memoryview(b""), location, 0, False, None)
+
+
+class _OldStorages:
+    """Storages in a row, each after the number of its elements."""
+
+    def __init__(self, data: memoryview, keys: Any, widths: dict[str, int], at: int) -> None:
+        self._found: dict[str, tuple[memoryview, int]] = {}
+        if type(keys) is not list or not all(type(key) is str for key in keys):
+            raise CorruptError("the keys of the storages are no list of names", at=at)
+        for key in keys:
+            if key not in widths or key in self._found:
+                raise CorruptError(f"a storage {key!r} that no tensor uses, or twice", at=at)
+            start = at + 8
+            end = start + int.from_bytes(data[at:start], "little") * widths[key]
+            if end > len(data):
+                raise CorruptError(f"the storage {key!r} would end at byte {end} of {len(data)}", at=at)
+            self._found[key] = (data[start:end], start)
+            at = end
+        if at != len(data):
+            raise CorruptError(f"{len(data) - at} bytes follow the storages", at=at)
+
+    def storage(self, dtype: str, key: str, location: str, count: int, view: Any) -> Storage:
+        content, at = self._found.get(key, (None, 0))
+        width = _width(dtype)
+        if content is None or len(content) != count * width:
+            raise FaultError(f"the storage {key!r} is not there, or of another size")
+        if view is not None:
+            content = _window(content, view, width)
+        return Storage(dtype, content, location, at, False, None)
+
+
+def _window(content: memoryview, view: Any, width: int) -> memoryview:
+    """A part of a storage, as the oldest files have them: (its key, offset, size)."""
+    if type(view) is not tuple or len(view) != 3 or not all(type(n) is int and n >= 0 for n in view[1:]):
+        raise FaultError("a view of a storage without an offset and a size")
+    start, end = view[1] * width, (view[1] + view[2]) * width
+    if end > len(content):
+        raise FaultError(f"a view ends at byte {end} of a storage of {len(content)}")
+    return content[start:end]

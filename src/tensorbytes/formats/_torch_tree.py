@@ -1,0 +1,369 @@
+"""From what a torch file's pickle made to a document: bounded, with the notes of our writer applied.
+
+Values may be shared in a pickle, so that a short one can stand for an endless structure.
+It is measured before anything is unfolded: every path through shared parts counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tensorbytes.deferred import Deferred
+from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.formats import _json, _parts
+from tensorbytes.formats._parts import Part
+from tensorbytes.formats._pickle_read import Opaque, Ordered
+from tensorbytes.formats._tensorproto import check_bits, check_shape
+from tensorbytes.formats._torch_names import Name
+from tensorbytes.formats._torch_values import Held, Storage
+from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
+from tensorbytes.tree import Document, Leaf, Path, Step, flatten, path_name
+
+METADATA = "torch._metadata"
+_SCALARS = (bool, int, float, complex, str, bytes)
+# What a leaf takes in memory beside its data; what a number takes in a list of numbers.
+_LEAF_BYTES, _ITEM_BYTES = 256, 16
+_METADATA_BYTES = 1 << 26
+_NOTE_KEYS: dict[str, type] = {
+    "path": list, "kind": str, "name": str, "meta": dict, "index": str, "parts": dict, "shape": list,
+}  # fmt: skip
+_Note = Mapping[str, Any]
+
+
+def measure(root: Any, size: int, limits: Limits) -> None:
+    """Refuse what contains itself, is nested too deeply, or unfolds into far more than the file of `size` bytes."""
+    deepest = min(limits.max_depth, LIMITS.max_depth) + limits.max_rank + 1  # strings are lists in lists
+    known: dict[int, tuple[int, int, int]] = {}  # container -> (bytes when unfolded, leaves, levels)
+    open_: set[int] = set()
+    stack = [root] if type(root) in _CONTAINERS else []
+    while stack:
+        node = stack[-1]
+        if id(node) in known:
+            stack.pop()
+            continue
+        children = node.values() if isinstance(node, dict) else node
+        inner = [x for x in children if type(x) in _CONTAINERS]
+        pending = [x for x in inner if id(x) not in known]
+        if pending:
+            if id(node) in open_ or len(open_) > deepest:
+                what = "a value contains itself, or is" if id(node) in open_ else "a value is"
+                raise UnsupportedError(f"{what} nested deeper than {deepest} levels")
+            open_.add(id(node))
+            stack.extend(pending)
+            continue
+        open_.discard(id(node))
+        stack.pop()
+        total = _weight(node) + sum(known[id(x)][0] for x in inner)
+        leaves = len(node) - len(inner) + sum(known[id(x)][1] for x in inner)
+        depth = 1 + max((known[id(x)][2] for x in inner), default=0)
+        if isinstance(node, dict):  # a leaf's name holds the keys above it
+            below = {id(x): known[id(x)][1] for x in inner}
+            total += sum(len(key) * below.get(id(x), 1) for key, x in node.items() if type(key) is str)
+        if depth > deepest:
+            raise UnsupportedError(f"a value is nested deeper than {deepest} levels")
+        if total > limits.max_bytes + size:
+            raise LimitError(
+                f"a structure that unfolds into over {limits.max_bytes} bytes, though the file has {size}; "
+                "pass limits=Limits(max_bytes=...) to allow it"
+            )
+        known[id(node)] = (total, leaves, depth)
+
+
+_CONTAINERS = (dict, Ordered, list, tuple)
+
+
+def _weight(node: Any) -> int:
+    """What the leaves of a container take in memory, beside the storages."""
+    items = node.values() if isinstance(node, dict) else node
+    each = _ITEM_BYTES if not isinstance(node, dict) and _is_leaf(node) else _LEAF_BYTES
+    texts = sum(len(item) for item in items if type(item) is str or type(item) is bytes)
+    copies = sum(item.value.nbytes for item in items if type(item) is Held and type(item.value) is Deferred)
+    return each * len(items) + texts + copies
+
+
+class Notes:
+    """What our writer adds: `leaves` by their paths, metadata of the whole, where the tensors came from."""
+
+    def __init__(self, raw: memoryview | None = None, at: int = 0) -> None:
+        self.at = at
+        self.leaves: dict[Path, _Note] = {}
+        self.document: Mapping[str, str] = {}
+        self.framework = "torch"
+        if raw is None:
+            return
+        top = _json.parse(raw, at, "the notes")
+        if type(top) is not dict or not set(top) <= {"leaves", "document", "framework"}:
+            raise self.wrong("are no object of leaves, document and framework")
+        self.framework, self.document = top.get("framework", "torch"), top.get("document", {})
+        if type(self.framework) is not str or not _is_texts(self.document):
+            raise self.wrong("'framework' must be text, 'document' text by names")
+        leaves = top.get("leaves", [])
+        for note in leaves if type(leaves) is list else [None]:
+            self._add(note)
+
+    def wrong(self, what: str) -> CorruptError:
+        return CorruptError(f"the notes of this library: {what}", at=self.at)
+
+    def _add(self, note: Any) -> None:
+        if type(note) is not dict or type(note.get("path")) is not list:
+            raise self.wrong("a leaf without a path")
+        for key, value in note.items():
+            if key not in _NOTE_KEYS or type(value) is not _NOTE_KEYS[key]:
+                raise self.wrong(f"{key!r} is unknown to this version, or of another type")
+        if not _is_texts(note.get("meta", {})) or note.get("index", "int32") != "int32":
+            raise self.wrong("'meta' must be text by names, 'index' int32")
+        if not all(type(n) is int and n >= 0 for n in note.get("shape", ())):
+            raise self.wrong("a shape of other things than sizes")
+        if not all(type(part) is dict for part in note.get("parts", {}).values()):
+            raise self.wrong("a part without a note")
+        path = tuple(map(self._step, note["path"]))
+        if path in self.leaves:
+            raise self.wrong(f"{path_name(path)!r} appears twice")
+        self.leaves[path] = note
+
+    def _step(self, step: Any) -> Step:
+        kinds: dict[str, type] = {"key": str, "number": int, "list": int, "tuple": int}
+        if type(step) is not list or len(step) != 2 or type(step[1]) is not kinds.get(str(step[0])):
+            raise self.wrong(f"{step!r} is no step of a path")
+        kind, key = step
+        return kind, key
+
+
+def _is_texts(meta: Any) -> bool:
+    return type(meta) is dict and all(type(text) is str for text in meta.values())
+
+
+def document(root: Any, notes: Notes, limits: Limits, lazy: bool) -> Document:
+    """The document of a measured structure."""
+    reader = _Reader(notes, limits, lazy)
+    stack: list[tuple[Any, Path]] = [(root, ())]
+    unused = dict(notes.leaves)
+    deepest = min(limits.max_depth, LIMITS.max_depth)
+    while stack:
+        node, path = stack.pop()
+        if len(path) > deepest:
+            raise UnsupportedError(f"a value is nested deeper than {deepest} levels")
+        note = unused.pop(path, None) if unused else None
+        if note is not None:
+            reader.noted(node, path, note)
+        elif type(node) is Held:
+            reader.held(node, path)
+        elif isinstance(node, dict) and (node or hasattr(node, "attributes")):
+            reader.attributes(node, path)
+            stack.extend((item, (*path, ("key" if type(key) is str else "number", key))) for key, item in _last(node))
+        elif type(node) in (list, tuple) and not _is_leaf(node):
+            kind = type(node).__name__
+            stack.extend((node[index], (*path, (kind, index))) for index in range(len(node) - 1, -1, -1))
+        else:
+            reader.plain(node, path)
+        if len(reader.leaves) > limits.max_tensors:
+            raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+    if unused:
+        raise notes.wrong(f"{path_name(next(iter(unused)))!r} is not there")
+    return reader.document()
+
+
+def _last(node: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """The items from the last to the first, for a stack."""
+    return list(reversed(node.items()))
+
+
+def _is_leaf(node: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether a sequence is stored as one tensor: see tree.py."""
+    kind = type(node[0]) if node else None
+    return kind is None or (kind in _SCALARS and all(type(item) is kind for item in node))
+
+
+class _Reader:
+    """Collects the leaves."""
+
+    def __init__(self, notes: Notes, limits: Limits, lazy: bool) -> None:
+        self.leaves: list[Leaf] = []
+        self._notes, self._limits, self._lazy = notes, limits, lazy
+        self._loaded: dict[int, Value] = {}
+        self._attributes: list[str] = []
+        self._texts: dict[int, str] = {}
+        self._text_bytes = 0
+
+    def document(self) -> Document:
+        meta = dict(self._notes.document)
+        if self._attributes:
+            meta[METADATA] = f"[{','.join(self._attributes)}]"
+        if meta and len(self.leaves) == 1 and not self.leaves[0].path:
+            (leaf,) = self.leaves
+            value = leaf.value
+            return Document([leaf._replace(value=_amended(value, value.name, {**value.meta, **meta}))])
+        return Document(self.leaves, meta)
+
+    def held(self, held: Held, path: Path, kind: str = "", note: _Note | None = None) -> None:
+        value = held.value
+        if note:
+            value = _amended(value, note.get("name"), note.get("meta", value.meta))
+        at = held.storages[0].at if held.storages else 0
+        if not self._lazy and isinstance(value, Deferred):
+            value = self._load(value)
+        needs_bits = isinstance(value, Tensor) and value.dtype == "bool"
+        if not self._lazy:
+            if needs_bits:
+                check_bits(value, None, at)  # type: ignore[arg-type]
+            self.leaves.append(Leaf(value, path, kind, None, at))
+            return
+        check = partial(_check, held.storages, value if needs_bits else None, at)
+        self.leaves.append(Leaf(value, path, kind, check, at))
+
+    def _load(self, value: Deferred) -> Value:
+        """A shared one is read once."""
+        if id(value) not in self._loaded:
+            self._loaded[id(value)] = value.load()
+        return self._loaded[id(value)]
+
+    def attributes(self, node: dict[Any, Any], path: Path) -> None:
+        found = getattr(node, "attributes", None)
+        if found and "_metadata" in found:
+            text = self._metadata_text(found["_metadata"], path)
+            steps = _json.dump([list(step) for step in path])
+            self._text_bytes += len(steps) + len(text)
+            if self._text_bytes > _METADATA_BYTES:
+                raise LimitError(f"the _metadata of the state dicts takes over {_METADATA_BYTES} bytes")
+            self._attributes.append(f"[{steps},{text}]")
+        if not node:
+            self.plain({}, path)
+
+    def _metadata_text(self, metadata: Any, path: Path) -> str:
+        """As JSON; one that many dicts share is spelled once."""
+        if id(metadata) not in self._texts:
+            _check_plain(metadata, path)
+            measure(metadata, 0, self._limits)
+            self._texts[id(metadata)] = _json.dump(metadata)
+        return self._texts[id(metadata)]
+
+    def plain(self, node: Any, path: Path) -> None:
+        if type(node) is Name and node.kind == "dtype":
+            node = node.name
+        for leaf in flatten(node, partial(_refuse, path)):
+            self.leaves.append(leaf._replace(path=path))
+
+    def noted(self, node: Any, path: Path, note: _Note) -> None:
+        if "parts" in note:
+            self._assemble(node, path, note)
+            return
+        if "index" in note and type(node) is Held:
+            node = _narrowed(node, self._notes)
+        if type(node) is Held:
+            self.held(node, path, note.get("kind", ""), note)
+            return
+        before = len(self.leaves)
+        self.plain(node, path)
+        if len(self.leaves) != before + 1:
+            raise self._notes.wrong(f"{path_name(path)!r} is not one value")
+        leaf = self.leaves[-1]
+        meta = {**leaf.value.meta, **note.get("meta", {})}
+        changed = _amended(leaf.value, note.get("name"), meta)
+        self.leaves[-1] = leaf._replace(value=changed, kind=note.get("kind", leaf.kind))
+
+    def _assemble(self, node: Any, path: Path, note: _Note) -> None:
+        """A value that torch has no form for: its parts stand there, alone or in a dict."""
+        held = dict.fromkeys(note["parts"], node) if len(note["parts"]) == 1 else node
+        if type(held) is not dict or held.keys() != note["parts"].keys():
+            raise self._notes.wrong(f"{path_name(path)!r} has other parts")
+        parts: list[Part] = []
+        storages: tuple[Storage, ...] = ()
+        for name, item in held.items():
+            if "shape" in note:
+                value: Any = _strings(item, tuple(note["shape"]), self._limits)
+            elif type(item) is Held and item.value.meta.keys() <= {"framework", "device", "requires_grad"}:
+                storages += item.storages
+                value = _amended(item.value, None, {})
+            else:
+                value = None
+            if not isinstance(value, Tensor | Strings | Deferred):
+                raise self._notes.wrong(f"{path_name(path)!r} has parts of other types")
+            parts.append(Part(name, value, note["parts"][name], self._notes.at))
+        made = _parts.unpack(parts, self._limits, self._lazy)
+        if len(made.leaves) != 1 or made.meta or made.leaves[0].path:
+            raise self._notes.wrong(f"{path_name(path)!r} is not one value")
+        leaf = made.leaves[0]
+        value = self._load(leaf.value) if isinstance(leaf.value, Deferred) and not self._lazy else leaf.value
+        check = partial(_check_all, storages, leaf.check) if self._lazy else None
+        self.leaves.append(leaf._replace(value=value, path=path, check=check))
+
+
+def _amended(value: Value | Deferred, name: str | None, meta: Mapping[str, str]) -> Value | Deferred:
+    if isinstance(value, Deferred):
+        return replace(value, name=name, meta=meta)
+    return amended(value, name, meta)
+
+
+def _check(storages: tuple[Storage, ...], value: Any, at: int) -> None:
+    for storage in storages:
+        storage.verify()
+    if value is not None:
+        check_bits(value, None, at)
+
+
+def _check_all(storages: tuple[Storage, ...], also: Callable[[], None] | None) -> None:
+    _check(storages, None, 0)
+    if also is not None:
+        also()
+
+
+def _refuse(path: Path, node: Any) -> None:
+    where = f" at {path_name(path)!r}" if path else ""
+    if isinstance(node, Opaque):
+        raise UnsupportedError(f"{node.what}{where}: sets have no order to keep; save a list")
+    if isinstance(node, Storage):
+        raise UnsupportedError(f"a bare storage{where}: save a tensor")
+    if isinstance(node, Name):
+        raise UnsupportedError(f"{node.name!r}{where} is a name, not a value")
+
+
+def _check_plain(metadata: Any, path: Path) -> None:
+    """The versions of a state_dict's modules: names to small dicts of plain values."""
+    scalars = (str, int, bool, type(None))
+    sound = isinstance(metadata, dict) and all(
+        type(name) is str
+        and isinstance(entry, dict)
+        and all(type(key) is str and type(item) in scalars for key, item in entry.items())
+        for name, entry in metadata.items()
+    )
+    if not sound:
+        raise UnsupportedError(f"the _metadata of the state_dict at {path_name(path) or 'the top'!r} is not plain")
+
+
+def _narrowed(held: Held, notes: Notes) -> Held:
+    """Coordinates that were int32 before torch, which knows int64 alone."""
+    later = held.value
+    if not isinstance(later, Deferred) or later.kind != "sparse":
+        raise notes.wrong("'index' on something that is no sparse tensor")
+
+    def fetch() -> Value:
+        got = later.fetch()
+        assert isinstance(got, Sparse | Ragged)
+        if not isinstance(got, Sparse) or any(part.size and part.max() >> 31 for part in got.parts):
+            raise notes.wrong("indices that are no int32")
+        return replace(got, parts=tuple(part.astype(np.int32) for part in got.parts))
+
+    return Held(replace(later, fetch=fetch), held.storages)
+
+
+def _strings(node: Any, shape: tuple[int, ...], limits: Limits) -> Strings | None:
+    """Strings of this shape out of lists in lists."""
+    check_shape(shape, 8, limits, 0)
+    items = [node]
+    for _ in shape:
+        if not all(type(item) is list for item in items):
+            return None
+        items = [item for inner in items for item in inner]
+    kinds = set(map(type, items))
+    if len(items) != math.prod(shape) or kinds not in (set(), {str}, {bytes}):
+        return None
+    try:
+        return Strings.from_items(items, shape, "utf-8" if kinds == {str} else "bytes")
+    except InvalidValueError:
+        return None

@@ -1,0 +1,280 @@
+"""What the names of a torch file mean: the calls that its pickle may make, each with its arguments checked.
+
+Beside tensors these are torch.Size (a tuple here), torch.dtype, torch.device and
+torch.layout (text), OrderedDict (a dict), bytes and complex numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tensorbytes.errors import Limits
+from tensorbytes.formats import _torch_values as values
+from tensorbytes.formats._pickle_read import FaultError, Opaque, Ordered, RefusedError, put
+from tensorbytes.formats._torch_names import LAYOUTS, NAMES, Name
+from tensorbytes.formats._torch_values import Held, Storage
+from tensorbytes.tensor import Tensor
+
+_LOCATION = re.compile(r"[a-z_]{1,32}(:[0-9]{1,6})?")
+_COMPILER_NOTES = ("_dynamo_", "_specialize_on", "_has_dynamo")
+_QUANTIZED = ("qint8", "quint8", "qint32")
+# What a tensor may be made of before it gets a type: no further types, so no depth.
+_PLAIN_CALLS = ("tensor", "tensor_v2", "tensor_v3", "sparse", "quantized", "nested", "jagged")
+_MAX_SCALES = 1 << 20
+_ADVICE = "only tensors and plain values are read, and nothing is executed: save model.state_dict() or plain tensors"
+
+
+class World:
+    """`storage` gives the storage of a persistent id; `room` is what copies of tensors may take."""
+
+    def __init__(self, storage: Callable[..., Storage], framework: str, limits: Limits, room: int) -> None:
+        self._storage, self._limits, self._room = storage, limits, room
+        self._meta = {"framework": framework} if framework else {}
+
+    def find(self, name: str) -> Any:
+        found = NAMES.get(name)
+        if found is None:
+            if name.startswith("numpy"):
+                raise RefusedError(f"{name!r}: a NumPy array or scalar inside; save it as a tensor or a Python number")
+            raise RefusedError(f"{name!r}: {_ADVICE}")
+        return found
+
+    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        if type(function) is not Name or function.kind != "call":
+            what = function.name if isinstance(function, Name) else f"a {type(function).__name__}"
+            raise RefusedError(f"a call of {what!r}: {_ADVICE}")
+        low, high, method = self._CALLS[function.of]
+        if not low <= len(args) <= high:
+            raise FaultError(f"{function.name} with {len(args)} arguments")
+        return method(self, *args)
+
+    def build(self, made: Any, state: Any) -> None:
+        if isinstance(made, Opaque):
+            return
+        if type(made) is not Ordered or type(state) is not dict:
+            raise RefusedError(f"attributes of a {type(made).__name__}: {_ADVICE}")
+        wrong = next((name for name in state if name != "_metadata"), None)
+        if wrong is not None:
+            raise RefusedError(f"the attribute {wrong!r} of an OrderedDict: {_ADVICE}")
+        made.attributes = state
+
+    def persistent(self, key: Any) -> Storage:
+        if type(key) is not tuple or len(key) not in (5, 6) or key[0] != "storage":
+            raise RefusedError("a persistent id that is no storage")
+        _, kind, name, location, count, *view = key
+        if type(kind) is not Name or kind.kind != "storage" or type(name) is not str:
+            raise FaultError("a storage without a type or a key")
+        if type(count) is not int or not 0 <= count < 1 << 62:
+            raise FaultError("a storage without a number of elements")
+        if type(location) is not str or not _LOCATION.fullmatch(location):
+            raise FaultError("a storage without a device")
+        if location == "meta":
+            raise RefusedError("a tensor on the 'meta' device: it has no data")
+        return self._storage(kind.of, name, location, count, view[0] if view else None)
+
+    # ---- tensors ----
+
+    def _dense(self, storage: Any, dtype: str, place: tuple[Any, Any, Any], grad: Any) -> Held:
+        if type(storage) is not Storage:
+            raise FaultError("a tensor without a storage")
+        if type(grad) is not bool:
+            raise FaultError("requires_grad is neither true nor false")
+        meta = self._meta
+        if grad or storage.location != "cpu":
+            meta = {**meta, **({"device": storage.location} if storage.location != "cpu" else {})}
+            if grad:
+                meta["requires_grad"] = "true"
+        return values.dense(storage, dtype, place, meta, self._limits, self._room)
+
+    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any) -> Held:
+        return self._tensor_v2(storage, offset, size, stride, False, None)
+
+    def _tensor_v2(
+        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, bits: Any = None
+    ) -> Held:
+        if hooks:
+            raise RefusedError("a tensor with backward hooks")
+        if type(storage) is not Storage or not storage.dtype or storage.dtype in _QUANTIZED:
+            raise FaultError("a tensor without a storage of its type")
+        made = self._dense(storage, storage.dtype, (offset, size, stride), grad)
+        return self._pending(made, bits) if bits else made
+
+    def _tensor_v3(
+        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, bits: Any = None
+    ) -> Held:
+        if hooks:
+            raise RefusedError("a tensor with backward hooks")
+        if type(dtype) is not Name or dtype.kind != "dtype" or type(storage) is not Storage:
+            raise FaultError("a tensor without a dtype or a storage")
+        if dtype.of in _QUANTIZED:
+            raise RefusedError(f"a tensor of {dtype.of} without a scale")
+        made = self._dense(storage, dtype.of, (offset, size, stride), grad)
+        return self._pending(made, bits) if bits else made
+
+    def _pending(self, made: Held, bits: Any) -> Held:
+        if type(bits) is not dict or not all(type(flag) is bool for flag in bits.values()):
+            raise FaultError("the metadata of a tensor are no flags")
+        wrong = next((name for name in bits if name not in ("conj", "neg")), None)
+        if wrong is not None:
+            raise RefusedError(f"a tensor with the flag {wrong!r}; known: conj, neg")
+        if not any(bits.values()):
+            return made
+        return values.flipped(made, bits.get("conj", False), bits.get("neg", False))
+
+    def _parameter(self, data: Any, grad: Any, hooks: Any, state: Any = None) -> Held:
+        if type(data) is not Held or type(grad) is not bool:
+            raise FaultError("a Parameter without a tensor")
+        if hooks:
+            raise RefusedError("a Parameter with backward hooks")
+        _check_attributes(state, ())
+        return data.with_meta({"type": "Parameter", **({"requires_grad": "true"} if grad else {})})
+
+    def _from_type(self, function: Any, kind: Any, args: Any, state: Any) -> Held:
+        if type(kind) is not Name or kind.kind != "type" or type(args) is not tuple:
+            raise RefusedError(f"a tensor of another type: {_ADVICE}")
+        if kind.name.endswith("Parameter") or type(function) is not Name or function.of not in _PLAIN_CALLS:
+            raise RefusedError("a tensor in a form that torch does not write")
+        made = self.call(function, args)
+        if type(made) is not Held:
+            raise FaultError("a tensor that is no tensor")
+        if kind.name.endswith("NestedTensor"):
+            _check_attributes(state, ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache"))
+            return made
+        _check_attributes(state, ("_is_buffer", "persistent"))
+        if state and state.get("_is_buffer"):
+            kept = state.get("persistent", True)
+            made = made.with_meta({"type": "Buffer", **({} if kept else {"torch.persistent": "false"})})
+        return made
+
+    def _sparse(self, layout: Any, parts: Any) -> Held:
+        name = LAYOUTS.get(layout) if type(layout) is str else None
+        if name is None:
+            raise RefusedError(f"a sparse tensor of another layout than {', '.join(LAYOUTS.values())}")
+        coordinates = name == "coo"
+        if type(parts) is not tuple or len(parts) not in ((3, 4) if coordinates else (4,)):
+            raise FaultError(f"a {name} tensor of other parts")
+        count = 1 if coordinates else 2
+        index, inner, shape = list(parts[:count]), parts[count], parts[count + 1]
+        if not all(_is_dense(part) for part in (*index, inner)):
+            raise FaultError(f"a {name} tensor whose parts are no tensors")
+        if not _is_size(shape) or len(shape) > self._limits.max_rank:
+            raise FaultError(f"a {name} tensor without a shape")
+        made = values.sparse(name, index, inner, shape)
+        return made.with_meta({"torch.coalesced": "true"}) if coordinates and parts[-1] is True else made
+
+    def _quantized(self, storage: Any, offset: Any, size: Any, stride: Any, scheme: Any, grad: Any, hooks: Any) -> Held:
+        if type(storage) is not Storage or storage.dtype not in _QUANTIZED or hooks:
+            raise FaultError("a quantized tensor without a storage of its type")
+        made = self._dense(storage, storage.dtype, (offset, size, stride), grad)
+        return made.with_meta(_quantization(scheme))
+
+    def _nested(self, buffer: Any, *index: Any) -> Held:
+        if not all(_is_dense(part) for part in (buffer, *index)):
+            raise FaultError("a nested tensor whose parts are no tensors")
+        made = values.nested(buffer, list(index), self._limits, self._room)
+        return made.with_meta({"torch.layout": "strided"})
+
+    def _jagged(self, parts: Any) -> Held:
+        if type(parts) is not dict or not all(_is_dense(parts.get(name)) for name in ("values", "offsets")):
+            raise FaultError("a jagged tensor without values or offsets")
+        if parts.get("lengths") is not None or parts.get("_ragged_idx", 1) != 1:
+            raise RefusedError("a jagged tensor with holes, or transposed: save x.contiguous()")
+        made = values.jagged(parts["values"], parts["offsets"])
+        grad = {"requires_grad": "true"} if parts.get("requires_grad") is True else {}
+        return made.with_meta({"torch.layout": "jagged", **grad})
+
+    # ---- plain values ----
+
+    def _layout(self, name: Any) -> str:
+        if type(name) is not str or not name.startswith("torch."):
+            raise FaultError("a layout without a name")
+        return name
+
+    def _size(self, size: Any) -> tuple[int, ...]:
+        if not _is_size(size):
+            raise FaultError("a torch.Size of other things than sizes")
+        checked: tuple[int, ...] = size
+        return checked
+
+    def _device(self, kind: Any, index: Any = None) -> str:
+        text = kind if index is None else f"{kind}:{index}"
+        if type(kind) is not str or type(index) not in (int, type(None)) or not _LOCATION.fullmatch(text):
+            raise FaultError("a torch.device of other things than a name and a number")
+        return text
+
+    def _ordered(self, pairs: Any = None) -> Ordered:
+        """Empty; or of a list of pairs, as Python 2 spells it."""
+        made = Ordered()
+        if pairs is None:
+            return made
+        if type(pairs) is not list or not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
+            raise FaultError("an OrderedDict of other things than pairs")
+        put(made, [key for key, _ in pairs], [value for _, value in pairs])
+        return made
+
+    def _encode(self, text: Any, encoding: Any) -> bytes:
+        """How protocol 2 spells bytes: text of which each character is a byte."""
+        if type(text) is not str or type(encoding) is not str or encoding != "latin1":
+            raise FaultError("bytes are spelled as text in latin1")
+        try:
+            return text.encode("latin-1")
+        except UnicodeEncodeError:
+            raise FaultError("bytes are spelled as text in latin1") from None
+
+    def _bytes(self) -> bytes:
+        return b""
+
+    def _complex(self, real: Any, imaginary: Any) -> complex:
+        if type(real) is not float or type(imaginary) is not float:
+            raise FaultError("a complex number of other things than two floats")
+        return complex(real, imaginary)
+
+    def _opaque(self, *_: Any) -> Opaque:
+        return Opaque("a set")
+
+    _CALLS: ClassVar[dict[str, tuple[int, int, Callable[..., Any]]]] = {
+        "tensor": (4, 4, _tensor), "tensor_v2": (6, 7, _tensor_v2), "tensor_v3": (7, 8, _tensor_v3),
+        "parameter": (3, 4, _parameter), "from_type": (4, 4, _from_type), "sparse": (2, 2, _sparse),
+        "quantized": (7, 7, _quantized), "nested": (4, 4, _nested), "jagged": (1, 1, _jagged),
+        "layout": (1, 1, _layout), "size": (1, 1, _size), "device": (1, 2, _device), "ordered": (0, 1, _ordered),
+        "encode": (2, 2, _encode), "bytes": (0, 0, _bytes), "complex": (2, 2, _complex), "opaque": (0, 1, _opaque),
+    }  # fmt: skip
+
+
+def _is_dense(part: Any) -> bool:
+    return type(part) is Held and (type(part.value) is Tensor or getattr(part.value, "kind", "") == "tensor")
+
+
+def _is_size(size: Any) -> bool:
+    return type(size) is tuple and all(type(n) is int and 0 <= n < 1 << 63 for n in size)
+
+
+def _check_attributes(state: Any, known: tuple[str, ...]) -> None:
+    """Attributes of a tensor would be lost; those that torch's compiler leaves are no data."""
+    if state is not None and type(state) is not dict:
+        raise RefusedError("a tensor with state of its own")
+    for name in state or ():
+        if name not in known and not str(name).startswith(_COMPILER_NOTES):
+            raise RefusedError(f"a tensor with the attribute {name!r}, which would be lost: save it beside the tensor")
+
+
+def _quantization(scheme: Any) -> dict[str, str]:
+    """As the torch adapter describes it."""
+    if type(scheme) is not tuple or not scheme or type(scheme[0]) is not Name or scheme[0].kind != "qscheme":
+        raise FaultError("a quantized tensor without a scheme")
+    kind, *rest = scheme
+    if kind.of == "per_tensor_affine" and [type(item) for item in rest] == [float, int]:
+        return {"torch.scale": repr(rest[0]), "torch.zero_point": repr(rest[1])}
+    if kind.of == "per_channel_affine" and len(rest) == 3 and type(rest[2]) is int:
+        dtypes = [part.value.dtype if _is_dense(part) else "" for part in rest[:2]]
+        if dtypes == ["float64", "int64"] and all(part.value.nbytes <= 8 * _MAX_SCALES for part in rest[:2]):
+            scales, zeros = (part.whole().numpy().reshape(-1).tolist() for part in rest[:2])
+            return {
+                "torch.scale": json.dumps(scales),
+                "torch.zero_point": json.dumps(zeros),
+                "torch.axis": repr(rest[2]),
+            }
+    raise RefusedError(f"a quantized tensor of the scheme {kind.of}; known: per_tensor_affine, per_channel_affine")

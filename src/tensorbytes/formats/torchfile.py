@@ -1,0 +1,109 @@
+r"""Files of torch.save: read without torch and without unpickling, written so that torch.load reads them.
+
+    a zip archive, its members stored, those of the data on multiples of 64 bytes:
+    archive/data.pkl          a pickle (protocol 2): the object; its tensors name storages
+    archive/tensorbytes.json  notes of this library, if any; torch does not look at them
+    archive/byteorder         "little" or "big"
+    archive/data/0, 1, ...    the storages: raw elements
+    archive/version           "3"
+
+`archive` may be any name. Archives of torch have further members (.format_version,
+.storage_alignment, .data/serialization_id), which reading ignores. The older format, a
+row of pickles followed by the storages, is read too. TorchScript and torch.export are
+refused: they hold programs.
+
+The pickle is read by a machine of our own (_pickle_read.py) with a fixed table of names
+(_torch_names.py): torch's functions that rebuild tensors, storages, dtypes, OrderedDict.
+Anything else is refused by its name and place, before anything is made of it. Nothing is
+imported, called or evaluated on the word of a file.
+
+Read as something else: an OrderedDict as a dict, torch.Size as a tuple, torch.dtype,
+torch.device and torch.layout as text. Tensors that share a storage come as equal tensors
+of their own. The `_metadata` of a state_dict (the versions of its modules) is kept as
+metadata of the whole, "torch._metadata": JSON, [[path, metadata], ...]; saving it again
+restores it. Sets, NumPy arrays and attributes of tensors are refused.
+
+Written as torch does: numbers, text, bytes, containers, tensors, Parameters, Buffers,
+sparse, quantized and nested tensors, the device. What torch has no form for:
+
+    dtypes that torch lacks        an integer type of the same width, and a note
+    NumPy arrays of strings        lists in lists, and a note
+    other ragged, sparse values    a dict of their parts (_parts.py), and a note
+    integers of over 255 bytes     text, and a note
+    names, other metadata          a note
+
+The notes are a JSON object:
+
+    framework   where the tensors are from, if not "torch"; "" for NumPy
+    document    metadata of the whole: {text: text}
+    leaves      a list of notes, each on the value at its `path` (as in _parts.py), with
+                either `parts`, {part name: its note}, and for strings their `shape`;
+                or any of kind, name, meta, and `index`, "int32" for coordinates that torch
+                widens to int64. `meta` replaces the metadata that follow from the pickle.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from tensorbytes import storage
+from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.formats import Format, Options, _torch_archive, _torch_write, _zip
+from tensorbytes.formats._torch_archive import MAGIC_BYTES, NOTES, Archive
+from tensorbytes.formats._zip import Content
+from tensorbytes.tree import Document
+from tensorbytes.typing import Buffer
+
+_ALIGNMENT = 64
+_PADDING = 0x4246  # "FB", the extra field that torch pads with
+_NAME_AT = 30
+_ZIP = b"PK\x03\x04"
+
+
+class TorchFile(Format):
+    name = "torchfile"
+    suffixes = (".pt", ".pth")
+    complete = True
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        if head.startswith(b"\x80"):
+            return MAGIC_BYTES in head[2:24]
+        if not head.startswith(_ZIP):
+            return False
+        name = head[_NAME_AT : _NAME_AT + int.from_bytes(head[26:28], "little")]
+        _, slash, inner = name.partition(b"/")
+        # Programs of torch start with their data; they are ours to refuse.
+        return bool(slash) and (inner == b"data.pkl" or (inner.startswith(b"data/") and not inner.endswith(b".npy")))
+
+    def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
+        pickled, storages, notes = _torch_write.encode(document)
+        contents = [Content("archive/data.pkl", [pickled])]
+        if notes:
+            contents.append(Content(f"archive/{NOTES}", [notes]))
+        contents.append(Content("archive/byteorder", [b"little"]))
+        contents += [Content(f"archive/data/{key}", [data]) for key, data in enumerate(storages)]
+        contents.append(Content("archive/version", [b"3\n"]))
+        return _zip.archive(contents, _ALIGNMENT, _PADDING)
+
+    def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        head = bytes(data[:262])
+        if head.startswith(_ZIP):
+            yield Archive(data, limits, lazy).document()
+        elif head.startswith(b"\x80"):
+            yield _torch_archive.legacy(data, limits, lazy)
+        elif head.endswith(b"ustar"):
+            raise UnsupportedError("a tar archive of torch before 0.1.12: load it with an old torch and save it again")
+        else:
+            raise CorruptError("not a file of torch.save: neither a zip archive nor a pickle", at=0)
+
+    def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document] | None:
+        """Each storage in memory of its own: what is dropped gives its memory back."""
+        data = storage.map_open(file)
+        return self._decode_members(data, file, limits) if bytes(data[:4]) == _ZIP else None
+
+    def _decode_members(self, data: memoryview, file: io.FileIO, limits: Limits) -> Iterator[Document]:
+        yield Archive(data, limits, False, file).document()
+
+
+FORMAT = TorchFile()
