@@ -1,0 +1,101 @@
+"""Putting a bundle of tensors in its place, so that there is the old one or the new one at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tensorbytes import dtypes, storage
+from tensorbytes._wire import crc32c, mask
+from tensorbytes.errors import TensorbytesError
+from tensorbytes.formats import _bundle, _sstable
+from tensorbytes.formats._bundle_read import Bundle, shard_path
+from tensorbytes.tensor import Strings, Tensor
+
+
+class Stored(NamedTuple):
+    """A tensor and what the index will call it; `code` may be that of another dtype of the same width."""
+
+    name: bytes
+    code: int
+    value: Tensor | Strings
+
+
+def write(prefix: str, values: list[Stored], sync: bool) -> None:
+    """Write the data; then, one writer at a time, put it and its index in place and remove what was there."""
+    rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]] = {}
+    temporary = f"{prefix}.{os.urandom(4).hex()}.tmp"
+    try:
+        with storage.replacing(temporary, sync=sync) as file:
+            storage.write_pieces(file, _laid_out(values, rows))
+        with _locked(os.path.dirname(prefix) or "."):
+            shard, shards = (1, 2) if _shards_of(prefix) == 1 else (0, 1)
+            entries = {name: _bundle.write_entry(row[0], row[1], shard, *row[2:]) for name, row in rows.items()}
+            index = _sstable.build([(b"", _bundle.write_header(shards)), *sorted(entries.items())])
+            data = shard_path(prefix, shard, shards)
+            os.replace(temporary, data)
+            if sync:
+                storage.sync_folder(data)
+            storage.write(f"{prefix}.index", [index], sync=sync)
+            _remove_others(prefix, os.path.basename(data))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Wait for other writers of this folder, where the system can tell; others hold it for a moment alone."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not a POSIX system
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network filesystems have no locks
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _remove_others(prefix: str, kept: str) -> None:
+    """Remove data that no index names any more."""
+    folder, name = os.path.split(prefix)
+    ours = re.compile(re.escape(name) + r"\.data-\d{5,}-of-\d{5,}")
+    for other in os.listdir(folder or "."):
+        if ours.fullmatch(other) and other != kept:
+            with contextlib.suppress(OSError):  # it does no harm
+                os.unlink(os.path.join(folder, other))
+
+
+def _shards_of(prefix: str) -> int:
+    """The number of shards of the checkpoint that is there; its data must outlive its index."""
+    try:
+        return Bundle.shards_of(prefix)
+    except FileNotFoundError:
+        return 0
+    except TensorbytesError:  # nobody can read it any more
+        return 1
+
+
+def _laid_out(values: list[Stored], rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]]) -> Iterator[Any]:
+    """The bytes of a shard; on the way, each name gets its row: dtype, shape, offset, size, checksum."""
+    at = 0
+    for name, code, value in values:
+        if isinstance(value, Strings):
+            pieces, size, crc = _bundle.write_strings(value)
+        else:
+            gap = -at % min(dtypes.get(value.dtype).itemsize, 8) if value.nbytes else 0
+            if gap:
+                yield bytes(gap)
+            at += gap
+            pieces, size, crc = [value.data], value.nbytes, mask(crc32c(value.data))
+        rows[name] = (code, value.shape, at, size, crc)
+        yield from pieces
+        at += size
