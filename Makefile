@@ -12,7 +12,7 @@ help:
 	@echo "make test-slow  the cases that take gigabytes or minutes"
 	@echo "make check      lint and types"
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
-	@echo "make fidelity   regenerate docs/fidelity.md"
+	@echo "make fidelity   regenerate docs/fidelity.md and docs/conversions.md"
 
 $(VENV)/pip: # pip 25.1 knows dependency groups
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,7 @@ bench: $(VENV)/dev
 
 fidelity: $(VENV)/dev
 	$(BIN)/python -m tests.fidelity docs/fidelity.md
+	$(BIN)/python -m tests.conversions docs/conversions.md
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/tensorbytes/_wire/*.so

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import file_rows, memory_rows, record_rows, report
+from benchmarks import (
+    checkpoint_rows,
+    file_rows,
+    lazy_rows,
+    memory_rows,
+    npz_rows,
+    record_rows,
+    report,
+    safetensors_rows,
+    torchfile_rows,
+)
 from benchmarks.memory_rows import QUICK_SCALE, Scale
 from benchmarks.record_rows import RecordScale
 from benchmarks.timing import QUICK, Effort, Line, measure
@@ -26,6 +36,11 @@ TENSOR_ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
     "torch": memory_rows.torch,
     "crc": memory_rows.crc,
     "import": memory_rows.imports,
+    "npz": npz_rows.npz,
+    "safetensors": safetensors_rows.safetensors,
+    "torchfile": torchfile_rows.torchfile,
+    "checkpoint": checkpoint_rows.checkpoint,
+    "lazy": lazy_rows.lazy,
 }
 RECORD_ROWS: dict[str, Callable[[RecordScale, Path], Iterator[Line]]] = {
     "records": record_rows.records,

@@ -19,8 +19,10 @@ import tensorbytes as tb
 from tensorbytes import dtypes, formats
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, amended, identical
 from tensorbytes.testing import bits
+from tensorbytes.tools.rows import Column
 from tensorbytes.tools.sources import TFRECORD, Documents, open_source, row_documents
 from tensorbytes.tools.targets import column_name
+from tensorbytes.tree import Leaf
 
 # Formats for reading alone are sources only, through files of their own libraries: see their tests.
 FORMATS = [name for name in formats.BUILTIN if formats.get(name).writes] + [TFRECORD]
@@ -74,13 +76,13 @@ class Cell:
 
 
 def contents(path, format):
-    """name -> value of what a file holds; of records, of the first."""
+    """name -> leaf of what a file holds; of records, of the first."""
     source = open_source(path, format)
     if isinstance(source, Documents):
         document = next(source.verified())
     else:
         document = next(row_documents(next(source.batches(1))))
-    return {column_name(leaf): amended(leaf.whole, None, {}) for leaf in document.leaves}
+    return {column_name(leaf): leaf for leaf in document.leaves}
 
 
 def _suffix(format):
@@ -114,34 +116,71 @@ def convert(source, source_format, format, folder):
     except tb.LossError as error:
         cell.refused = str(error)
         return cell
-    named = {loss.name for loss in report.losses}
     cell.lost.update({loss.feature for loss in report.losses})
-    before = _before(source, source_format, read)
-    for name, value in before.items():
-        if name in {loss.name for loss in report.losses if loss.dropped}:
+    before = _before(source, source_format)
+    # A tensor without a name is the whole of its file.
+    alone = next(iter(before)) if len(before) == 1 else None
+    dropped = {loss.name or alone for loss in report.losses if loss.dropped}
+    granted = {(loss.name or alone, loss.feature) for loss in report.losses}
+    if (report.rows == 1 and format in ("arrow", "parquet")) or "1 rows stacked" in report.changes:
+        before = {name: leaf._replace(value=_stacked(leaf.whole)) for name, leaf in before.items()}
+    for name, leaf in before.items():
+        if name in dropped:
             continue
-        found = _after(folder, target, format, name, value)
-        if found is not None and identical(found, value):
-            cell.exact += 1
-        elif name not in named and None not in named:
+        found = _after(folder, target, format, name, leaf)
+        if found is None or not _same(_as_granted(leaf.whole, name, granted), found.whole):
             cell.silent.append(name)
+        elif _complete(source_format) and _complete(format) and not _same_description(leaf, found, format):
+            cell.silent.append(f"{name}: its description")
+        else:
+            cell.exact += 1
     return cell
 
 
-def _before(source, format, read):
+def _complete(format):
+    return format != TFRECORD and formats.get(format).complete
+
+
+def _as_granted(value, name, granted):
+    """What the report says became of a value: text turned into bytes, a sparse layout into coordinates."""
+    if (name, "encoding") in granted:
+        return Strings(value.shape, value.offsets, value.data)
+    return value.to_coo() if (name, "layout") in granted else value
+
+
+def _same(a, b):
+    return identical(amended(a, None, {}), amended(b, None, {}))
+
+
+def _same_description(a, b, format):
+    """The same metadata, Python kind and place; a file of one tensor has no places."""
+    place = format in SINGLE or a.path == b.path
+    return place and a.kind == b.kind and dict(a.value.meta) == dict(b.value.meta)
+
+
+def _stacked(row):
+    """A column of one row."""
+    column = Column()
+    column.add_row(row)
+    return column.finish()
+
+
+def _before(source, format):
     if format == "raw":
-        return {"tensor": Tensor("float32", (2, 3), source.read_bytes())}
+        return {"tensor": Leaf(Tensor("float32", (2, 3), source.read_bytes()))}
     return contents(source, format)
 
 
-def _after(folder, target, format, name, value):
+def _after(folder, target, format, name, leaf):
     """The tensor in the target; None if it is not there."""
     if format not in SINGLE:
         return contents(target, format).get(name)
     path = folder / f"{name.replace('/', '_')}{_suffix(format)}"
+    if not path.exists():
+        return None
     if format == "raw":
-        return Tensor(value.dtype, value.shape, path.read_bytes()) if path.exists() else None
-    return next(iter(contents(path, format).values())) if path.exists() else None
+        return Leaf(Tensor(leaf.whole.dtype, leaf.whole.shape, path.read_bytes()))
+    return next(iter(contents(path, format).values()))
 
 
 def matrix(sources=FORMATS, targets=FORMATS):

@@ -185,7 +185,8 @@ def load(
     """Read a file whole, verified. `names` picks tensors, which then come as a dict.
 
     `mmap=True` maps a local file instead: tensors are read-only views of it, nothing is read
-    until it is used, and what is never used is never checked.
+    until it is used, and what is never used is never checked. With to="torch", tensors can
+    be changed, and the file does not notice.
     """
     if names is not None:
         with open(target, "r", format, to=to, device=device, limits=limits, **options) as file:
@@ -199,7 +200,8 @@ def load(
     if mmap:
         if not storage.is_local(target):
             raise UsageError(f"mmap=True needs a local file, not {path}")
-        found = opening.of_bytes(storage.map_file(target), path, format)
+        # torch knows no read-only memory: a private map spares it a copy.
+        found = opening.of_bytes(storage.map_file(target, private=to == "torch"), path, format)
         return _result(found.decoder(path, limits, options)(True), to, device, path)
     if storage.is_local(target) and not options:
         with io.FileIO(target) as file:  # type: ignore[arg-type]
@@ -254,9 +256,10 @@ def _seekable(file: Any) -> bool:
 def equal(a: Any, b: Any) -> bool:
     """Whether two objects hold the same values bit for bit, whatever frameworks they are from.
 
-    NaN payloads and the sign of zero count; names, devices and memory layouts do not.
+    NaN payloads and the sign of zero count; names, devices, memory layouts and the order of
+    a dict's keys do not.
     """
-    one, two = to_document(a).leaves, to_document(b).leaves
-    return len(one) == len(two) and all(
-        x.path == y.path and x.kind == y.kind and identical(x.whole, y.whole) for x, y in zip(one, two, strict=True)
+    one, two = ({leaf.path: leaf for leaf in to_document(x).leaves} for x in (a, b))
+    return one.keys() == two.keys() and all(
+        leaf.kind == two[path].kind and identical(leaf.whole, two[path].whole) for path, leaf in one.items()
     )

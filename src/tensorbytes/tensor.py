@@ -40,7 +40,9 @@ def _require(condition: bool, what: str) -> None:
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
-    _require(all(type(n) is int and n >= 0 for n in shape), f"shape {shape} must hold integers >= 0")
+    for n in shape:
+        if type(n) is not int or n < 0:
+            raise InvalidValueError(f"shape {shape} must hold integers >= 0")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

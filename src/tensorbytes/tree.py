@@ -64,6 +64,8 @@ class Document(NamedTuple):
 
 def path_name(path: Path) -> str | None:
     """The name under which a leaf is listed: its key, or its keys joined by slashes."""
+    if len(path) == 1:
+        return str(path[0][1])
     return "/".join(str(step) for _, step in path) if path else None
 
 

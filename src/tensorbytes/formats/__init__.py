@@ -7,8 +7,10 @@ that fills in the class `Format` below; see CONTRIBUTING.md.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 from tensorbytes import storage
@@ -21,8 +23,20 @@ from tensorbytes.typing import Buffer
 # name -> (module, the extra that installs what it needs); sniffing asks in this order
 BUILTIN: dict[str, tuple[str, str]] = {
     "tb": ("tensorbytes.formats.frame", ""),
+    "safetensors": ("tensorbytes.formats.safetensors", ""),
+    "npy": ("tensorbytes.formats.npy", ""),
+    "torchfile": ("tensorbytes.formats.torchfile", ""),
+    "npz": ("tensorbytes.formats.npz", ""),
+    "arrow": ("tensorbytes.formats.arrow", "arrow"),
+    "arrowtensor": ("tensorbytes.formats.arrowtensor", ""),
+    "parquet": ("tensorbytes.formats.parquet", "arrow"),
+    "gguf": ("tensorbytes.formats.gguf", ""),
+    "onnx": ("tensorbytes.formats.onnx", ""),
     "sparseproto": ("tensorbytes.formats.sparseproto", ""),
+    "protobuf": ("tensorbytes.formats.protobuf", ""),
     "tensorproto": ("tensorbytes.formats.tensorproto", ""),
+    "checkpoint": ("tensorbytes.formats.checkpoint", ""),
+    "delimited": ("tensorbytes.formats.delimited", ""),
     "raw": ("tensorbytes.formats.raw", ""),
 }
 
@@ -44,6 +58,7 @@ class Format:
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
     writes: ClassVar[bool] = True  # False: for reading alone
+    streams: ClassVar[bool] = False  # True: documents, encoded with item numbers, may follow one another
     several_files: ClassVar[bool] = False  # True: saved and loaded by path, never as bytes
     complete: ClassVar[bool] = False  # True: holds whatever the native frame holds, metadata included
     write_options: ClassVar[frozenset[str]] = frozenset()
@@ -56,6 +71,11 @@ class Format:
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         """The bytes of a document, piece by piece: never one big join. Losses are raised before the first piece."""
         raise NotImplementedError
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        """Raise the losses that writing would raise, without writing; formats of several files say so themselves."""
+        if not self.several_files:
+            next(iter(self.encode(document, allow, options)), None)
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         return b"".join(self.encode(document, allow, options))
@@ -70,6 +90,10 @@ class Format:
         """Save a document; formats of several files do so in their own way."""
         storage.write(target, self.encode(document, allow, options), sync=sync)
 
+    def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document] | None:
+        """The documents of a large open file, verified, for formats that read one better than as a whole."""
+        return None
+
     def claims(self, path: str) -> bool:
         """Whether a local path is one of this format that bytes alone can't be: a folder, an index, a prefix."""
         return False
@@ -79,6 +103,7 @@ class Format:
         raise NotImplementedError
 
 
+@cache  # asked several times by each call
 def get(name: str) -> Format:
     """The format of this name."""
     if name not in BUILTIN:

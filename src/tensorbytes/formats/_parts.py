@@ -213,7 +213,7 @@ def check_note(part: Part) -> None:
     def wrong(what: str) -> CorruptError:
         return CorruptError(f"the note of {part.name!r}: {what}", at=part.at)
 
-    if not isinstance(part.note, dict) and part.note:
+    if not isinstance(part.note, Mapping):
         raise wrong("is no JSON object")
     for key, value in part.note.items():
         if key not in _KEYS:

@@ -49,7 +49,7 @@ NOT_TORN = (_WORDS[BAD_LENGTH],)
 class Frame(Format):
     name = "tb"
     suffixes = (".tb",)
-    complete = True
+    complete = streams = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         # The length's checksum decides; a file that was cut short is still one of ours.

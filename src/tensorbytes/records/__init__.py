@@ -11,8 +11,9 @@ from tensorbytes.records.files.index import build_index
 from tensorbytes.records.files.paths import Split
 from tensorbytes.records.files.salvage import Damage, Report, repair, verify
 from tensorbytes.records.files.splits import plan
+from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.infer import infer as infer_schema
-from tensorbytes.records.read.reader import Batch, DamageWarning, Records, open_records
+from tensorbytes.records.read.reader import DamageWarning, Records, open_records
 from tensorbytes.records.schema import Feature, Schema
 from tensorbytes.records.write.writer import RecordWriter
 

@@ -38,6 +38,7 @@ from tensorbytes.tools.sources import (
 )
 from tensorbytes.tools.targets import (
     ArrowTarget,
+    EncodedTarget,
     RecordTarget,
     StackTarget,
     StreamTarget,
@@ -138,7 +139,7 @@ class _Job:
         self, stack: bool | None, unstack: int | None, shards: int, progress: Callable[[int], None] | None
     ) -> Report:
         table = as_table(self.source)
-        if table is not None and not (self.format in TABLES or self.format == "tb" or stack is not False):
+        if table is not None and stack is False and not _holds_rows(self.format):
             raise UsageError(f"format {self.format!r} holds no rows: stack=False can't be had")
         if table is not None and unstack is None:
             self._convert_rows(lambda: self._columns(table), stack, shards, progress)
@@ -224,13 +225,17 @@ class _Job:
     def _bare(self, chosen: Format, document: Document) -> Document:
         """A single tensor for a format that has no structures: under its name, if that has a place."""
         leaf = document.leaves[0]
-        if not leaf.path:
-            return document
         value: Any = leaf.whole
-        named = document._replace(leaves=[Leaf(amended(value, leaf.name, value.meta), kind=leaf.kind)])
-        if any(loss.feature == "name" for loss in fitted(chosen, named, self.options).losses):
+        # Metadata of the whole is that of its only tensor.
+        meta = {**document.meta, **value.meta}
+
+        def under(name: str | None) -> Document:
+            return Document([Leaf(amended(value, name, meta), kind=leaf.kind)], item=document.item)
+
+        named = under(leaf.name)
+        if leaf.path and any(loss.feature == "name" for loss in fitted(chosen, named, self.options).losses):
             self.report.changes.append(f"the name {leaf.name!r} has no place in the file")
-            return document._replace(leaves=[Leaf(amended(value, None, value.meta), kind=leaf.kind)])
+            return under(None)
         return named
 
     def _convert_each(self, document: Document) -> None:
@@ -296,7 +301,13 @@ class _Job:
             return ArrowTarget(self.dst, self.format, self.allowed, self.sync, self.options)
         if not stack and self.format == "tb":
             return StreamTarget(self.dst, self.allowed, self.options)
+        if not stack and formats.get(self.format).streams:
+            return EncodedTarget(self.dst, self.format, self.allowed, self.sync, self.options)
         return StackTarget(self.format, self.allowed)
+
+
+def _holds_rows(format: str) -> bool:
+    return format in TABLES or formats.get(format).streams
 
 
 def _record_options(dst: Any, options: Options) -> Options:

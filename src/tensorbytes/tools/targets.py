@@ -6,10 +6,11 @@ what it may lose. Nothing is visible before `close`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import Any
 
-from tensorbytes import formats
+from tensorbytes import formats, storage
 from tensorbytes.errors import LossError, TensorbytesError, UsageError
 from tensorbytes.formats import ADVISORY, Options
 from tensorbytes.records import RecordWriter, open_records
@@ -255,6 +256,33 @@ class StreamTarget(Target):
 
     def abort(self) -> None:
         self._writer.abort()
+
+
+class EncodedTarget(Target):
+    """A stream in another format: each row encoded, one after the other."""
+
+    def __init__(self, path: Any, format: str, allowed: frozenset[str], sync: bool, options: Options) -> None:
+        super().__init__(allowed)
+        self.format, self._path, self._options = format, path, options
+        self._chosen = formats.get(format)
+        formats.check_options(self._chosen, options, self._chosen.write_options)
+        self._open = contextlib.ExitStack()
+        self._file = self._open.enter_context(storage.writing(path, sync=sync))
+
+    def add_row(self, row: Document) -> None:
+        numbered = row._replace(item=self.rows + 1)
+        storage.write_pieces(self._file, self._chosen.encode(numbered, frozenset(), self._options))
+        self._count({column_name(leaf): leaf.whole for leaf in row.leaves}, 1)
+
+    def close(self) -> list[str]:
+        self._open.close()
+        return [str(self._path)]
+
+    def abort(self) -> None:
+        error = UsageError("given up")
+        with contextlib.suppress(UsageError):
+            self._open.__exit__(UsageError, error, None)
+            raise error
 
 
 class StackTarget(Target):

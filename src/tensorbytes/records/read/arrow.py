@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from tensorbytes import dtypes
+from tensorbytes import dtypes, frameworks
 from tensorbytes.errors import LossError, MissingDependencyError
+from tensorbytes.formats import _arrow_table, _arrow_write
 from tensorbytes.records.read.columns import Part, to_value
 from tensorbytes.records.schema import Feature
-from tensorbytes.tensor import Array, Ragged, Strings, Tensor
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
 
 try:
     import pyarrow as pa
@@ -31,18 +33,40 @@ except ModuleNotFoundError:
 
 def reader(columns: Mapping[str, tuple[Feature, bool]], parts: Iterator[dict[str, Part]]) -> pa.RecordBatchReader:
     """A stream of record batches. For each column: its feature, and whether it is a feature list."""
-    schema = pa.schema(
-        [pa.field(name, _type(name, feature, in_lists)) for name, (feature, in_lists) in columns.items()]
-    )
+    schema = pa.schema([_field(name, *about) for name, about in columns.items()])
     return pa.RecordBatchReader.from_batches(schema, (_batch(schema, columns, piece) for piece in parts))
 
 
 def _batch(schema: pa.Schema, columns: Mapping[str, tuple[Feature, bool]], parts: dict[str, Part]) -> pa.RecordBatch:
-    arrays = [_array(parts[name], feature) for name, (feature, _) in columns.items()]
+    arrays = [
+        _array(to_value(parts[name], feature), parts[name].present, feature) for name, (feature, _) in columns.items()
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def stream(
+    items: Mapping[str, Any], present: Mapping[str, Array], columns: Mapping[str, tuple[Feature, bool]]
+) -> pa.RecordBatchReader:
+    """A batch that was handed out, as a stream of one record batch; columns that were added to it too."""
+    arrays, fields = [], []
+    for name, item in items.items():
+        value = item if isinstance(item, Tensor | Strings | Ragged | Sparse) else frameworks.to_value(item)
+        if name in columns and not isinstance(value, Sparse):
+            arrays.append(_array(value, present.get(name), columns[name][0]))
+            fields.append(_field(name, *columns[name]))
+        else:
+            table = _arrow_table.table(_arrow_table.by_name({name: value}), rows=True)
+            arrays += table.column(0).chunks
+            fields.append(table.schema.field(0))
+    schema = pa.schema(fields)
+    return pa.RecordBatchReader.from_batches(schema, [pa.RecordBatch.from_arrays(arrays, schema=schema)])
+
+
 # ---- types -----------------------------------------------------------------------
+
+
+def _field(name: str, feature: Feature, in_lists: bool) -> pa.Field:
+    return pa.field(name, _type(name, feature, in_lists))
 
 
 def _type(name: str, feature: Feature, in_lists: bool) -> pa.DataType:
@@ -66,7 +90,7 @@ def _item_type(name: str, feature: Feature) -> pa.DataType:
             f"column {name!r} is {feature.dtype}, which Arrow has no type for; leave it out with columns=",
             feature="dtype",
         )
-    return pa.bool_() if arrow == "bool" else getattr(pa, arrow)()
+    return _arrow_write.primitive(feature.dtype)
 
 
 def _fixed_type(item: pa.DataType, shape: tuple[int | None, ...]) -> pa.DataType:
@@ -82,9 +106,8 @@ def _fixed_type(item: pa.DataType, shape: tuple[int | None, ...]) -> pa.DataType
 # ---- arrays ----------------------------------------------------------------------
 
 
-def _array(part: Part, feature: Feature) -> pa.Array:
-    value = to_value(part, feature)
-    missing = None if part.present is None or feature.default is not None else ~part.present
+def _array(value: Tensor | Strings | Ragged, present: Array | None, feature: Feature) -> pa.Array:
+    missing = None if present is None or feature.default is not None else ~present
     if missing is not None and feature.optional and feature.size is not None:
         return _with_gaps(value, feature, missing)
     splits, values = (value.splits, value.values) if isinstance(value, Ragged) else ((), value)
@@ -101,12 +124,7 @@ def _array(part: Part, feature: Feature) -> pa.Array:
 
 def _items(values: Tensor | Strings, shape: tuple[int, ...]) -> pa.Array:
     """An array whose items have the shape[1:]."""
-    if isinstance(values, Strings):
-        kind = pa.large_string() if values.encoding == "utf-8" else pa.large_binary()
-        buffers = [None, pa.py_buffer(np.ascontiguousarray(values.offsets)), pa.py_buffer(values.data)]
-        flat = pa.Array.from_buffers(kind, len(values.offsets) - 1, buffers)
-    else:
-        flat = pa.array(values.numpy().reshape(-1))
+    flat, _ = _arrow_write.flat(values, {}, True)
     inner = shape[1:]
     count = shape[0] if shape[0] >= 0 else len(flat) // max(math.prod(inner), 1)
     kind = _fixed_type(flat.type, inner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -22,6 +22,7 @@ from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import base_path, byte_range, expand
 from tensorbytes.records.files.salvage import Damage
 from tensorbytes.records.files.threads import available, pipeline
+from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
 from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
 from tensorbytes.records.read.infer import Inference
@@ -31,16 +32,6 @@ from tensorbytes.tensor import Array
 
 class DamageWarning(UserWarning):
     """Records were lost to damage, which on_corrupt="skip" reads around."""
-
-
-class Batch(dict[str, Any]):
-    """Columns of some records. `present` says which records have an optional feature."""
-
-    present: dict[str, Array]
-
-    def __init__(self, columns: Mapping[str, Any], present: dict[str, Array]) -> None:
-        super().__init__(columns)
-        self.present = present
 
 
 def open_records(
@@ -269,7 +260,12 @@ class Records:
     def _batch(self, parts: dict[str, Part], to: str) -> Batch:
         features = self._features()
         columns = {name: _handed(part, features[name], to, self._device) for name, part in parts.items()}
-        return Batch(columns, {name: part.present for name, part in parts.items() if part.present is not None})
+        present = {name: part.present for name, part in parts.items() if part.present is not None}
+        return Batch(columns, present, self._arrow_columns())
+
+    def _arrow_columns(self) -> dict[str, tuple[Feature, bool]]:
+        """For each column: its feature, and whether it is a feature list."""
+        return {column.name: (column.feature, column.in_lists) for column in self._planned_columns()}
 
     def payloads(self) -> Iterator[bytes]:
         """The bytes of each record, whatever it holds."""
@@ -281,8 +277,11 @@ class Records:
         from tensorbytes.records.read import arrow
 
         size = _batch_size(size)
-        columns = {column.name: (column.feature, column.in_lists) for column in self._planned_columns()}
-        return arrow.reader(columns, self._batched(size))
+        return arrow.reader(self._arrow_columns(), self._batched(size))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Arrow's own interface: pyarrow.table(records), polars and DuckDB read all records, batch by batch."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     # ---- random access ---------------------------------------------------------
 

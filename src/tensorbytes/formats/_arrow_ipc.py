@@ -1,0 +1,131 @@
+"""Arrow IPC through pyarrow: tables into pieces of bytes, and record batches as views of a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorbytes.errors import CorruptError, Limits, UsageError
+from tensorbytes.formats import _arrow_flat
+from tensorbytes.formats._arrow_table import KEY, Source, refusing
+from tensorbytes.formats._arrow_write import arrow
+
+COMPRESSIONS = (None, "lz4", "zstd")
+
+
+class Pieces:
+    """A file that keeps what is written to it, without copying what pyarrow hands over as a buffer."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.pieces: list[Any] = []
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        self.pieces.append(data)
+        self.size += len(data)
+        return len(data)
+
+    def take(self) -> list[Any]:
+        """What was written since the last time."""
+        taken, self.pieces = self.pieces, []
+        return taken
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+def writer(sink: Any, schema: Any, stream: bool, compression: str | None) -> Any:
+    """pyarrow's writer of record batches."""
+    pa = arrow()
+    if compression not in COMPRESSIONS:
+        raise UsageError(f"compression={compression!r}: expected None, 'lz4' or 'zstd'")
+    options = pa.ipc.IpcWriteOptions(compression=compression, allow_64bit=True)
+    return (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, schema, options=options)
+
+
+def encode(table: Any, stream: bool, compression: str | None) -> Iterator[Any]:
+    """The bytes of a table of one batch; large buffers are the columns' own memory."""
+    sink = Pieces()
+    with writer(sink, table.schema, stream, compression) as file:
+        for batch in table.to_batches():
+            file.write_batch(batch)
+            yield from sink.take()
+    yield from sink.take()
+
+
+class Ipc(Source):
+    """The record batches of a file or a stream. Uncompressed ones are views of the buffer."""
+
+    def __init__(self, data: memoryview, limits: Limits, lazy: bool) -> None:
+        pa = arrow()
+        claims = _arrow_flat.batches(data)
+        _arrow_flat.check_claims(claims, len(data), limits, lazy)
+        self.size = len(data)
+        self.at_hand = not any(batch.compressed for batch in claims)
+        self.lengths = [batch.rows for batch in claims]
+        self._is_file = bytes(data[:6]) == _arrow_flat.MAGIC
+        self._buffer = pa.py_buffer(data)
+        self._batches: list[Any] | None = None
+        with refusing("the schema"):
+            self.schema = self._open(None).schema
+            if not self._is_file and KEY in (self.schema.metadata or {}) and not _arrow_flat.has_end(data):
+                raise CorruptError("the stream has no end: it was cut short", at=len(data))
+        if self.at_hand or not lazy:
+            with refusing("a record batch"):
+                self._batches = list(self._read(self._open(None)))
+                if [batch.num_rows for batch in self._batches] != self.lengths:
+                    raise CorruptError("record batches of other lengths than their messages say", at=0)
+
+    def _open(self, number: int | None) -> Any:
+        pa = arrow()
+        options = pa.ipc.IpcReadOptions(included_fields=None if number is None else [number])
+        return (pa.ipc.open_file if self._is_file else pa.ipc.open_stream)(self._buffer, options=options)
+
+    def _read(self, reader: Any) -> Iterator[Any]:
+        if self._is_file:
+            yield from map(reader.get_batch, range(reader.num_record_batches))
+        else:
+            yield from reader
+
+    def chunks(self, number: int, first: int, last: int) -> list[Any]:
+        if not self.lengths:
+            return [empty(self.schema.field(number).type)]
+        if self._batches is not None:
+            return [batch.column(number) for batch in self._batches[first:last]]
+        reader = self._open(number)
+        if self._is_file:
+            return [reader.get_batch(n).column(0) for n in range(first, last)]
+        return [batch.column(0) for n, batch in enumerate(reader) if first <= n < last]
+
+
+def empty(kind: Any) -> Any:
+    return arrow().chunked_array([], kind).combine_chunks()
+
+
+class InMemory(Source):
+    """A pyarrow.Table."""
+
+    def __init__(self, table: Any) -> None:
+        self._batches = table.to_batches()
+        self.schema, self.size, self.at_hand = table.schema, table.nbytes, True
+        self.lengths = [batch.num_rows for batch in self._batches]
+
+    def chunks(self, number: int, first: int, last: int) -> list[Any]:
+        return [batch.column(number) for batch in self._batches[first:last]] or [empty(self.schema.field(number).type)]

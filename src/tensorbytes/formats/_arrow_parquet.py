@@ -1,0 +1,150 @@
+"""Parquet through pyarrow: tables into row groups, and row groups as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.formats import _arrow_thrift
+from tensorbytes.formats._arrow_ipc import Pieces, empty
+from tensorbytes.formats._arrow_table import Source, refusing
+from tensorbytes.formats._arrow_write import arrow
+
+COMPRESSIONS = (None, "snappy", "gzip", "brotli", "lz4", "zstd")
+# A row group is read as a whole: small enough for memory, large enough to be worth a seek.
+GROUP_BYTES = 64 << 20
+_MOST_ROWS = 1 << 20
+_LARGE = 64 << 20
+# Bytes of Parquet's physical types: bool, int32, int64, int96, float, double. Others: one at least.
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+
+
+def writer(sink: Any, schema: Any, compression: str | None) -> Any:
+    """pyarrow's writer of row groups. Pages carry checksums."""
+    import pyarrow.parquet as parquet
+
+    if compression not in COMPRESSIONS:
+        known = ", ".join(map(repr, COMPRESSIONS))
+        raise UsageError(f"compression={compression!r}: expected one of {known}")
+    return parquet.ParquetWriter(
+        sink,
+        schema,
+        compression=compression or "none",
+        # A dictionary of floats compares them as numbers, and NaNs are many.
+        use_dictionary=[field.name for field in schema if _repeats(field.type)],
+        write_page_checksum=True,
+        store_schema=True,
+    )
+
+
+def _repeats(kind: Any) -> bool:
+    types = arrow().types
+    return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
+
+
+def group_rows(table: Any, rows: Any) -> int:
+    """How many rows go into a row group."""
+    if rows is None:
+        each = max(table.nbytes // max(table.num_rows, 1), 1)
+        return int(min(max(GROUP_BYTES // each, 1), _MOST_ROWS))
+    if type(rows) is not int or rows < 1:
+        raise UsageError(f"row_group_rows={rows!r}: expected a whole number, 1 or more")
+    return rows
+
+
+def encode(table: Any, compression: str | None, rows: int) -> Iterator[Any]:
+    """The bytes of a table, one row group after the other."""
+    sink = Pieces()
+    with writer(sink, table.schema, compression) as file:
+        for start in range(0, table.num_rows, rows):
+            file.write_table(table.slice(start, rows), row_group_size=rows)
+            yield from sink.take()
+    yield from sink.take()
+
+
+class Parquet(Source):
+    """The row groups of a file, read column by column when asked."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.size, self._data = len(data), data
+        self._groups = _arrow_thrift.groups(data)
+        self.lengths = [group.rows for group in self._groups]
+        with refusing("the footer"):
+            self._file = self._open([])
+            self.schema = self._file.schema_arrow
+            self._leaves = self._assign()
+
+    def _open(self, dictionaries: list[int]) -> Any:
+        import pyarrow.parquet as parquet
+
+        return parquet.ParquetFile(
+            arrow().BufferReader(arrow().py_buffer(self._data)),
+            page_checksum_verification=True,
+            pre_buffer=False,
+            read_dictionary=dictionaries or None,
+        )
+
+    def _assign(self) -> list[range]:
+        """The leaf columns of each field. Names can't tell: a dot may be part of one."""
+        found, start = [], 0
+        for field in self.schema:
+            stop = start + _leaf_count(field.type)
+            found.append(range(start, stop))
+            start = stop
+        wrong = next((len(group.chunks) for group in self._groups if len(group.chunks) != start), None)
+        if wrong is not None:
+            raise CorruptError(f"a row group of {wrong} columns for a schema of {start}", at=0)
+        return found
+
+    def claim(self, number: int, first: int, last: int) -> int:
+        """What the headers of the pages come to: a few bytes may stand for many equal values."""
+        return sum(
+            max(chunk.size, self._page_claim(chunk))
+            for group in self._groups[first:last]
+            for chunk in self._chunks(group, number)
+        )
+
+    def _page_claim(self, chunk: _arrow_thrift.Chunk) -> int:
+        about = _arrow_thrift.pages(self._data, chunk)
+        if chunk.kind == _arrow_thrift.BYTE_ARRAY:
+            return about.size + about.repeated
+        return max(about.size, about.values * _WIDTHS.get(chunk.kind, 1))
+
+    def _chunks(self, group: _arrow_thrift.Group, number: int) -> list[_arrow_thrift.Chunk]:
+        leaves = self._leaves[number]
+        return group.chunks[leaves.start : leaves.stop]
+
+    def _bulky(self, number: int, first: int, last: int) -> list[int]:
+        """Leaves with strings out of a dictionary: they are read as indices, and counted before they are decoded."""
+        found = set()
+        for group in self._groups[first:last]:
+            for leaf, chunk in zip(self._leaves[number], self._chunks(group, number), strict=True):
+                if chunk.kind == _arrow_thrift.BYTE_ARRAY:
+                    about = _arrow_thrift.pages(self._data, chunk)
+                    if about.values * about.dictionary > max(self.size, _LARGE):
+                        found.add(leaf)
+        return sorted(found)
+
+    def chunks(self, number: int, first: int, last: int) -> list[Any]:
+        if first >= last:
+            return [empty(self.schema.field(number).type)]
+        bulky = self._bulky(number, first, last)
+        file = self._open(bulky) if bulky else self._file
+        leaves, found = list(self._leaves[number]), []
+        # One by one: pyarrow can't put lists of dictionaries of several row groups together.
+        for group in range(first, last):
+            column = file.reader.read_row_groups([group], column_indices=leaves, use_threads=True).column(0)
+            if len(column) != self.lengths[group]:
+                raise CorruptError(f"{len(column)} rows where the footer has {self.lengths[group]}", at=0)
+            found += column.chunks
+        return found or [empty(column.type)]
+
+
+def _leaf_count(kind: Any) -> int:
+    pa = arrow()
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaf_count(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _leaf_count(kind.value_type)
+    return sum(_leaf_count(kind.field(n).type) for n in range(kind.num_fields)) if kind.num_fields else 1

@@ -1,0 +1,226 @@
+"""The footer of a Parquet file, read without pyarrow: row groups, and what their columns claim.
+
+    PAR1, pages, footer (FileMetaData, Thrift compact protocol), its length (u32), PAR1
+
+    FileMetaData     3 num_rows, 4 row_groups
+    RowGroup         1 columns, 3 num_rows
+    ColumnChunk      1 file_path, 3 meta_data
+    ColumnMetaData   1 type, 6 total_uncompressed_size, 7 total_compressed_size,
+                     9 data_page_offset, 11 dictionary_page_offset
+    PageHeader       2 uncompressed_page_size, 3 compressed_page_size, 5 data page,
+                     7 dictionary page, 8 data page of version 2: 1 num_values, 2 (v2: 4) encoding
+
+pyarrow's own view of the row groups ends the process where a footer contradicts itself,
+so these numbers are taken from the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple, TypeAlias
+
+from tensorbytes.errors import CorruptError, UnsupportedError
+
+MAGIC = b"PAR1"
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_DEEPEST = 32
+_DELTA_BYTE_ARRAY = 7
+_MOST_HEADER = 1 << 24  # pyarrow's own limit for the header of a page
+BYTE_ARRAY = 6
+
+
+class Chunk(NamedTuple):
+    """One leaf column of a row group: its physical type, its bytes once decompressed, and where it lies."""
+
+    kind: int
+    size: int
+    start: int
+    end: int
+
+
+class Group(NamedTuple):
+    """One row group."""
+
+    rows: int
+    chunks: list[Chunk]
+
+
+def groups(data: memoryview) -> list[Group]:
+    """The row groups that the footer lists, each within the file, none sharing bytes with another."""
+    end = len(data) - 8
+    if end < 4 or bytes(data[:4]) != MAGIC or bytes(data[-4:]) != MAGIC:
+        if bytes(data[-4:]) == b"PARE":
+            raise UnsupportedError("a Parquet file with an encrypted footer: decrypt it first")
+        raise CorruptError("a Parquet file starts and ends with PAR1: cut short, or no Parquet file", at=0)
+    (length,) = struct.unpack_from("<I", data, end)
+    if length > end - 4:
+        raise CorruptError(f"a footer of {length} bytes in a file of {len(data)}", at=end)
+    start = end - length
+    about = _Reader(data[start:end], start).struct(_FILE)
+    found = []
+    for group in about.get(4, []):
+        if group.get(3, -1) < 0:
+            raise CorruptError(f"a row group of {group.get(3)} rows", at=start)
+        found.append(Group(group[3], [_chunk(chunk, start) for chunk in group.get(1, [])]))
+    last = 4
+    for chunk in sorted((chunk for group in found for chunk in group.chunks), key=lambda chunk: chunk.start):
+        if chunk.start < last and chunk.end > chunk.start:
+            raise CorruptError("two columns of a row group share bytes", at=start)
+        last = max(last, chunk.end)
+    if sum(group.rows for group in found) != about.get(3):
+        raise CorruptError(
+            f"row groups of {sum(group.rows for group in found)} rows, {about.get(3)} promised", at=start
+        )
+    return found
+
+
+def _chunk(chunk: dict[int, Any], end: int) -> Chunk:
+    if 1 in chunk:
+        raise UnsupportedError("a Parquet file with columns in other files: only single files are read")
+    about = chunk.get(3, {})
+    size, stored, first = about.get(6, -1), about.get(7, -1), about.get(9, -1)
+    if about.get(11, 0) > 0 and (first == 0 or about[11] < first):  # 0: no page but the dictionary
+        first = about[11]
+    if size < 0 or stored < 0 or first < 0 or first + stored > end:
+        raise CorruptError(f"a column of {stored} bytes at {first}, {size} when decompressed", at=end)
+    return Chunk(about.get(1, -1), size, first, first + stored)
+
+
+class Pages(NamedTuple):
+    """What the pages of a column would come to."""
+
+    size: int  # bytes once decompressed
+    values: int
+    dictionary: int  # bytes of the dictionary, out of which a value may be taken again and again
+    repeated: int  # bytes that strings could come to, each starting like the one before
+
+
+def pages(data: memoryview, chunk: Chunk) -> Pages:
+    """The headers of all pages of a chunk; content is passed over."""
+    size = values = dictionary = repeated = 0
+    at = chunk.start
+    while at < chunk.end:
+        reader = _Reader(data[at : min(at + _MOST_HEADER, chunk.end)], at)
+        page = reader.struct(_PAGE)
+        plain, stored = page.get(2, -1), page.get(3, -1)
+        at += reader.at + stored
+        if plain < 0 or stored < 0 or at > chunk.end:
+            raise CorruptError(f"a page of {stored} bytes, {plain} when decompressed", at=reader.base)
+        size += plain
+        if 7 in page:
+            dictionary += max(plain, stored)
+        about = page.get(5) or page.get(8) or {}
+        values += max(about.get(1, 0), 0)
+        if about.get(2 if 5 in page else 4) == _DELTA_BYTE_ARRAY:
+            repeated += max(about.get(1, 0), 0) * plain
+    return Pages(size, values, dictionary, repeated)
+
+
+# What is wanted of each struct: field -> int, bytes, the fields of a struct, or [them] for a list of structs.
+_Wanted: TypeAlias = dict[int, Any]
+_COLUMN: _Wanted = {1: int, 6: int, 7: int, 9: int, 11: int}
+_FILE: _Wanted = {3: int, 4: [{1: [{1: bytes, 3: _COLUMN}], 3: int}]}
+_PAGE: _Wanted = {2: int, 3: int, 5: {1: int, 2: int}, 7: {1: int}, 8: {1: int, 4: int}}
+
+
+def _fields(inside: Any) -> _Wanted:
+    """The fields of the struct that a value is, or that its items are."""
+    if isinstance(inside, list):
+        inside = inside[0]
+    return inside if isinstance(inside, dict) else {}
+
+
+def _fits(value: Any, inside: Any) -> bool:
+    if isinstance(inside, list):
+        return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    return isinstance(value, dict if isinstance(inside, dict) else inside)
+
+
+class _Reader:
+    """Thrift's compact protocol; fields that nobody wants are passed over."""
+
+    def __init__(self, data: memoryview, base: int) -> None:
+        self.data, self.at, self.base = data, 0, base
+
+    def fail(self, what: str) -> CorruptError:
+        return CorruptError(f"the footer {what}", at=self.base + self.at)
+
+    def byte(self) -> int:
+        if self.at >= len(self.data):
+            raise self.fail("ends early")
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def varint(self) -> int:
+        found = shift = 0
+        while True:
+            piece = self.byte()
+            found |= (piece & 0x7F) << shift
+            if piece < 0x80:
+                return found
+            shift += 7
+            if shift > 63:
+                raise self.fail("has a number of over 64 bits")
+
+    def number(self) -> int:
+        raw = self.varint()
+        return (raw >> 1) ^ -(raw & 1)
+
+    def skip(self, count: int) -> None:
+        if count > len(self.data) - self.at:
+            raise self.fail("ends inside a value")
+        self.at += count
+
+    def struct(self, wanted: _Wanted, depth: int = 0) -> dict[int, Any]:
+        """The wanted fields of a struct, by number."""
+        if depth > _DEEPEST:
+            raise self.fail("is nested too deeply")
+        found: dict[int, Any] = {}
+        field = 0
+        while head := self.byte():
+            field = field + (head >> 4) if head >> 4 else self.number()
+            inside = wanted.get(field)
+            value = self.value(head & 15, _fields(inside), depth)
+            if inside is not None:
+                if field in found or not _fits(value, inside):
+                    raise self.fail(f"has a field {field} of another kind")
+                found[field] = value
+        return found
+
+    def value(self, kind: int, wanted: _Wanted, depth: int, in_list: bool = False) -> Any:
+        if kind in (_TRUE, _FALSE):
+            return self.byte() if in_list else kind
+        if kind == _BYTE:
+            return self.byte()
+        if kind in (_I16, _I32, _I64):
+            return self.number()
+        if kind == _DOUBLE:
+            return self.skip(8)
+        if kind == _BINARY:
+            self.skip(self.varint())
+            return b""
+        if kind == _STRUCT:
+            return self.struct(wanted, depth + 1)
+        if kind in (_LIST, _SET):
+            return self.list(wanted, depth)
+        if kind == _MAP:
+            count = self.varint()
+            kinds = self.byte() if count else 0
+            for _ in range(self.counted(count)):
+                self.value(kinds >> 4, {}, depth + 1, in_list=True)
+                self.value(kinds & 15, {}, depth + 1, in_list=True)
+            return None
+        raise self.fail(f"has a value of the unknown kind {kind}")
+
+    def list(self, wanted: _Wanted, depth: int) -> list[Any]:
+        if depth > _DEEPEST:
+            raise self.fail("is nested too deeply")
+        head = self.byte()
+        count = self.counted(self.varint() if head >> 4 == 15 else head >> 4)
+        return [self.value(head & 15, wanted, depth + 1, in_list=True) for _ in range(count)]
+
+    def counted(self, count: int) -> int:
+        """A number of items that the bytes left could hold: each takes one at least."""
+        if count > len(self.data) - self.at:
+            raise self.fail(f"has a list of {count} items")
+        return count

@@ -1,0 +1,48 @@
+"""A batch of records: columns by name, which others take as an Arrow stream."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Mapping
+from typing import Any
+
+from tensorbytes.records.schema import Feature
+from tensorbytes.tensor import Array
+
+
+class Batch(UserDict[str, Any]):
+    """Columns of some records, by name. `present` says which records have an optional feature.
+
+    No dict, though it behaves like one: pyarrow.table() takes a dict apart before it asks
+    whether it is an Arrow stream.
+    """
+
+    present: dict[str, Array]
+
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        present: dict[str, Array],
+        features: Mapping[str, tuple[Feature, bool]] | None = None,
+    ) -> None:
+        super().__init__(columns)
+        self.present, self._features = present, dict(features or {})
+
+    def __setitem__(self, name: str, column: Any) -> None:
+        super().__setitem__(name, column)
+        if "_features" in vars(self):  # the feature was that of another column
+            self._features = {other: about for other, about in self._features.items() if other != name}
+
+    def __or__(self, other: Any) -> Batch:  # type: ignore[override]
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def copy(self) -> Batch:
+        return Batch(self.data, self.present, self._features)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Arrow's own interface: pyarrow.table(batch), polars and DuckDB take a batch as it is."""
+        from tensorbytes.records.read import arrow
+
+        return arrow.stream(self.data, self.present, self._features).__arrow_c_stream__(requested_schema)
