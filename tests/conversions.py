@@ -9,7 +9,6 @@ read again: every tensor is there bit for bit, or the report names it.
 
 import sys
 import tempfile
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,8 +68,9 @@ META = {"epoch": "3"}
 class Cell:
     """What became of one conversion."""
 
+    tensors: int = 0
     exact: int = 0
-    lost: Counter = field(default_factory=Counter)  # features, of those that the report names
+    lost: dict[str, list[str]] = field(default_factory=dict)  # feature -> the tensors that lose it, by the report
     silent: list[str] = field(default_factory=list)  # tensors that changed without a word: there must be none
     refused: str = ""
 
@@ -116,8 +116,10 @@ def convert(source, source_format, format, folder):
     except tb.LossError as error:
         cell.refused = str(error)
         return cell
-    cell.lost.update({loss.feature for loss in report.losses})
+    for loss in report.losses:
+        cell.lost.setdefault(loss.feature, []).append(loss.name or "the whole")
     before = _before(source, source_format)
+    cell.tensors = len(before)
     # A tensor without a name is the whole of its file.
     alone = next(iter(before)) if len(before) == 1 else None
     dropped = {loss.name or alone for loss in report.losses if loss.dropped}
@@ -183,14 +185,14 @@ def _after(folder, target, format, name, leaf):
     return next(iter(contents(path, format).values()))
 
 
-def matrix(sources=FORMATS, targets=FORMATS):
-    """(source, target) -> Cell"""
+def matrix(sources):
+    """(source, target) -> Cell, for every target"""
     found = {}
     for source_format in sources:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             source = make_source(source_format, folder)
-            for format in targets:
+            for format in FORMATS:
                 inner = folder / format
                 inner.mkdir()
                 found[source_format, format] = convert(source, source_format, format, inner)
@@ -201,36 +203,44 @@ def matrix(sources=FORMATS, targets=FORMATS):
 
 
 def page(cells):
-    sources = list(dict.fromkeys(source for source, _ in cells))
-    targets = list(dict.fromkeys(target for _, target in cells))
     lines = [
         "# Conversions between all pairs of formats",
         "",
         "Made by `make fidelity`; nothing here is written by hand. One file holds a tensor of each dtype, scalars,",
         "empty tensors, text, bytes, ragged and sparse values, nested containers, Python values and metadata. It is",
         "written in each format as far as that goes (row), and converted from there to each other one (column) with",
-        '`convert(..., allow="all")`. A cell counts the tensors that came back bit for bit; after the slash stand',
-        "those that the report names as lost or left out. Nothing changes without being named. Formats of one tensor",
-        "a file are written with `{name}` in the target, and as sources hold one tensor.",
+        '`convert(..., allow="all")`. A cell counts the tensors that arrive bit for bit, of those in the source; the',
+        "report names all others, and nothing changes without being named. Formats of one tensor a file are written",
+        "with `{name}` in the target, and as sources hold one tensor.",
         "",
-        "| from \\ to | " + " | ".join(targets) + " |",
-        "| --- |" + " --- |" * len(targets),
+        "| from \\ to | " + " | ".join(FORMATS) + " |",
+        "| --- |" + " --- |" * len(FORMATS),
+        *(row(source, cells) for source in FORMATS),
+        "",
+        "What each target loses of the whole file, by the names that `allow` takes:",
+        "",
+        *(losses(target, cells) for target in FORMATS),
     ]
-    for source in sources:
-        shown = [_shown(cells[source, target]) for target in targets]
-        lines.append(f"| {source} | " + " | ".join(shown) + " |")
-    lines += ["", "What each target can't hold of the whole file, by the names that `allow` takes:", ""]
-    for target in targets:
-        lost = ", ".join(sorted(cells["tb", target].lost)) or "nothing is lost"
-        lines.append(f"- `{target}`: {cells['tb', target].refused or lost}")
     return "\n".join(lines) + "\n"
+
+
+def row(source, cells):
+    """The line of the page about a source."""
+    return f"| {source} | " + " | ".join(_shown(cells[source, target]) for target in FORMATS) + " |"
+
+
+def losses(target, cells):
+    """The line of the page about a target."""
+    lost = cells["tb", target].lost
+    shown = "; ".join(f"*{feature}*: {', '.join(sorted(lost[feature]))}" for feature in sorted(lost))
+    return f"- `{target}`: {shown or 'nothing'}"
 
 
 def _shown(cell):
     if cell.refused:
         return "refused"
-    return f"{cell.exact}" + (f" / {sum(cell.lost.values())} kinds lost" if cell.lost else "")
+    return f"{cell.exact}" if cell.exact == cell.tensors else f"{cell.exact} of {cell.tensors}"
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(matrix()))
+    Path(sys.argv[1]).write_text(page(matrix(FORMATS)))

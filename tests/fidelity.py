@@ -106,7 +106,7 @@ def _tf_io() -> Peer:
 PEERS: dict[str, Callable[[], Peer]] = {
     "safetensors (numpy)": _safetensors_numpy,
     "safetensors (torch)": _safetensors_torch,
-    "npy": _npy,
+    "np.save": _npy,
     "Arrow tensor": _arrow,
     "tenso": _tenso,
     "torch.save": _torch_save,

@@ -13,7 +13,7 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes import api, dtypes, errors, formats, testing
-from tensorbytes.formats import _arrow_flat
+from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats.arrow import FORMAT, from_table, to_table
 from tensorbytes.tensor import Ragged, Strings, Tensor, identical
 
@@ -495,7 +495,7 @@ def test_blocks_that_overlap():
 
 
 def block_offsets(raw):
-    return [item.at for item in _arrow_flat._file(memoryview(raw))]
+    return [item.at for item in arrow_flat._file(memoryview(raw))]
 
 
 NOTES = {

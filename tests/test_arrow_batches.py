@@ -11,7 +11,7 @@ import pytest
 import tensorbytes as tb
 from record_cases import example, sequence, stream
 from tensorbytes import Feature, errors, open_records
-from tensorbytes.formats._arrow_batches import BatchWriter, check, has_rows, read_batches
+from tensorbytes.formats._arrow.batches import BatchWriter, check, has_rows, read_batches
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, identical
 
 pa = pytest.importorskip("pyarrow")

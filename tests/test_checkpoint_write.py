@@ -14,7 +14,7 @@ import torch
 import tensorbytes as tb
 from tensorbytes import storage
 from tensorbytes.errors import CorruptError, UsageError
-from tensorbytes.formats import _bundle_read
+from tensorbytes.formats._checkpoint import bundle_read
 from tensorbytes.testing import bits
 
 NAMES = [
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(times, mapped, tmp_path,
     """The reader has the old index, whose data is gone by then: it starts again."""
     prefix = tmp_path / "m"
     tb.save({"w": np.zeros(3)}, prefix, "checkpoint")
-    before, left = _bundle_read.Bundle._check_shards, [times]
+    before, left = bundle_read.Bundle._check_shards, [times]
 
     def replaced(self):
         left[0] -= 1
@@ -259,7 +259,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(times, mapped, tmp_path,
             tb.save({"w": np.full(3, left[0])}, prefix, "checkpoint")
         before(self)
 
-    monkeypatch.setattr(_bundle_read.Bundle, "_check_shards", replaced)
+    monkeypatch.setattr(bundle_read.Bundle, "_check_shards", replaced)
     if times > 5:
         with pytest.raises(CorruptError, match="replaced 5 times while it was read"):
             tb.load(prefix, mmap=mapped)

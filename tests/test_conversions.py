@@ -4,36 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from conversions import FORMATS, SINGLE, matrix, page
+from conversions import FORMATS, SINGLE, losses, matrix, row
 from tensorbytes import formats
 from tensorbytes.tools.sources import TFRECORD
 
 PAGE = Path(__file__).parents[1] / "docs" / "conversions.md"
+STALE = "docs/conversions.md is out of date: run `make fidelity`"
 COMPLETE = [name for name in FORMATS if name != TFRECORD and formats.get(name).complete]
 
 
-@pytest.fixture(scope="session")
-def cells():
-    return matrix()
-
-
 @pytest.mark.parametrize("source", FORMATS)
-def test_nothing_changes_in_silence(cells, source):
-    for format in FORMATS:
-        cell = cells[source, format]
-        assert not cell.silent, f"{source} to {format}"
-        assert cell.exact or cell.lost or cell.refused
-
-
-@pytest.mark.parametrize("target", COMPLETE)
-def test_complete_formats_lose_nothing(cells, target):
-    for source in COMPLETE:
+def test_nothing_changes_in_silence(source):
+    cells = matrix([source])
+    for target in FORMATS:
         cell = cells[source, target]
-        assert not cell.refused
-        assert set(cell.lost) <= ({"meta"} if target in SINGLE else set())  # of the whole, in a file of one tensor
-        if source not in SINGLE:
-            assert cell.exact == cells["tb", "tb"].exact
-
-
-def test_the_page_is_current(cells):
-    assert PAGE.read_text() == page(cells)
+        assert not cell.silent, f"{source} to {target}"
+        assert cell.exact or cell.lost or cell.refused
+        if source in COMPLETE and target in COMPLETE:
+            # Metadata of several tensors has no place in files of one.
+            assert set(cell.lost) <= ({"meta"} if target in SINGLE else set())
+            assert cell.exact == cell.tensors > (0 if source in SINGLE else 50)
+    page = PAGE.read_text().splitlines()
+    assert row(source, cells) in page, STALE
+    if source == "tb":
+        assert all(losses(target, cells) in page for target in FORMATS), STALE

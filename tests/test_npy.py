@@ -30,7 +30,8 @@ from npy_bytes import (
     saved,
 )
 from tensorbytes import dtypes, errors, formats
-from tensorbytes.formats import _npy_header, _npy_text
+from tensorbytes.formats._npy import header as npy_header
+from tensorbytes.formats._npy import text as npy_text
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, identical
 from tensorbytes.testing import bits
 
@@ -73,7 +74,7 @@ def test_text_of_fixed_width_gives_the_bytes_of_numpy(x):
 
 def test_much_text(monkeypatch):
     """Turned block by block."""
-    monkeypatch.setattr(_npy_text, "_BLOCK", 64)
+    monkeypatch.setattr(npy_text, "_BLOCK", 64)
     words = np.array(["é" * (n % 7) + "z" * (n % 3) for n in range(999)])
     for x in (words, np.char.encode(words)):
         assert same(tb.loads(tb.dumps(x, "npy")), x)
@@ -594,11 +595,11 @@ def test_long_headers_are_not_looked_at():
 
 
 def test_headers_that_were_seen_are_not_parsed_again():
-    _npy_header._parse_and_keep.cache_clear()
+    npy_header._parse_and_keep.cache_clear()
     data = saved(np.arange(3))
     tb.loads(data)
     tb.loads(data)
-    assert _npy_header._parse_and_keep.cache_info().hits == 1
+    assert npy_header._parse_and_keep.cache_info().hits == 1
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="no shared/corpus beside the repository")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import errors, formats
-from tensorbytes.formats import _arrow_thrift
+from tensorbytes import errors
+from tensorbytes.formats._arrow import parquet as arrow_parquet
+from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.tensor import Ragged, Tensor
 
 pa = pytest.importorskip("pyarrow")
@@ -67,7 +68,7 @@ def test_floats_have_no_dictionaries_and_pages_have_checksums():
     about = pq.ParquetFile(pa.BufferReader(raw)).metadata.row_group(0)
     assert [about.column(n).has_dictionary_page for n in range(3)] == [False, True, True]
     assert {about.column(n).compression for n in range(3)} == {"ZSTD"}
-    header = _arrow_thrift._Reader(memoryview(raw)[about.column(0).data_page_offset :], 0).struct({4: int})
+    header = arrow_thrift._Reader(memoryview(raw)[about.column(0).data_page_offset :], 0).struct({4: int})
     assert 4 in header
 
 
@@ -193,7 +194,7 @@ def test_strings_out_of_large_dictionaries():
     """Read as indices, since they might come to more than they should."""
     words = [f"{n:0100}" for n in range(2000)] * 3
     raw = saved(pa.table({"x": words, "l": pa.array([[word] for word in words])}), compression="zstd")
-    source = formats._arrow_parquet.Parquet(memoryview(raw))
+    source = arrow_parquet.Parquet(memoryview(raw))
     assert source._bulky(0, 0, 1) == [0]
     got = tb.loads(raw)
     assert got["x"].tolist() == words

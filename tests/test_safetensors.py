@@ -18,9 +18,8 @@ from safetensors_cases import BOTH, entry, file
 from tensorbytes import dtypes, storage, testing
 from tensorbytes.errors import CorruptError, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import _packed
-from tensorbytes.formats import _safetensors_header as header
 from tensorbytes.formats import safetensors as ours
-from tensorbytes.tensor import Tensor
+from tensorbytes.formats._safetensors import header
 from tensorbytes.testing import case as contract
 
 NUMPY = [

@@ -14,8 +14,8 @@ from safetensors_cases import BOTH, NO, OK, STRICTER, entry, file
 from tensorbytes import dtypes
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import _packed
-from tensorbytes.formats import _safetensors_header as header
 from tensorbytes.formats import safetensors as ours
+from tensorbytes.formats._safetensors import header
 
 OURS = (CorruptError, LimitError, UnsupportedError)
 

@@ -13,7 +13,7 @@ import torch
 import tensorbytes as tb
 from tensorbytes import storage
 from tensorbytes.errors import CorruptError, LimitError, Limits, LossError, UsageError
-from tensorbytes.formats import _safetensors_shards as shards
+from tensorbytes.formats._safetensors import shards
 
 MODEL = {f"layer.{i}.weight": np.full((10, 10), i, np.float32) for i in range(7)}
 INDEX = "model.safetensors.index.json"

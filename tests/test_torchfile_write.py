@@ -11,7 +11,7 @@ import torch
 
 import tensorbytes as tb
 from tensorbytes import dtypes, formats, testing
-from tensorbytes.formats._torch_names import STORAGE_OF, UNTYPED
+from tensorbytes.formats._torch.names import STORAGE_OF, UNTYPED
 from tensorbytes.testing.case import difference
 from tensorbytes.tree import Document, Leaf
 from torch_bytes import pickled, saved

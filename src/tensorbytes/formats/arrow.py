@@ -1,8 +1,8 @@
 """Arrow: a table of columns, as an IPC file (.arrow, .feather, .ipc) or an IPC stream (.arrows).
 
-The layout of the bytes is Arrow's own (_arrow_flat.py has its envelopes). A document is a
+The layout of the bytes is Arrow's own (_arrow/flat.py has its envelopes). A document is a
 table: of rows where all values share their leading axis, of one row otherwise
-(_arrow_table.py). What each value is as a column stands in _arrow_write.py; what Arrow
+(_arrow/table.py). What each value is as a column stands in _arrow/write.py; what Arrow
 has no place for is in field metadata, under the key "tensorbytes", as JSON. Everything
 comes back exactly, and other software sees plain columns.
 
@@ -24,8 +24,11 @@ from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
-from tensorbytes.formats import Format, Options, _arrow_flat, _arrow_ipc, _arrow_table
-from tensorbytes.formats._arrow_write import arrow
+from tensorbytes.formats import Format, Options
+from tensorbytes.formats._arrow import flat as arrow_flat
+from tensorbytes.formats._arrow import ipc as arrow_ipc
+from tensorbytes.formats._arrow import table as arrow_table
+from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.storage import Target
 from tensorbytes.tensor import Value
 from tensorbytes.tree import Document
@@ -39,14 +42,14 @@ class Arrow(Format):
     write_options = frozenset({"rows", "stream", "compression", "shapes"})
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return head.startswith(_arrow_flat.MAGIC) or kind_of(head) == _arrow_flat.SCHEMA
+        return head.startswith(arrow_flat.MAGIC) or kind_of(head) == arrow_flat.SCHEMA
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
         stream, compression = options.get("stream", False), options.get("compression")
         if type(stream) is not bool:
             raise UsageError(f"stream={stream!r}: expected True or False")
         table = to_table(document, rows=options.get("rows", "auto"), shapes=options.get("shapes", False))
-        return list(_arrow_ipc.encode(table, stream, compression))
+        return list(arrow_ipc.encode(table, stream, compression))
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
@@ -56,18 +59,18 @@ class Arrow(Format):
         super().write(document, target, allow, options, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        yield _arrow_table.document(_arrow_ipc.Ipc(data, limits, lazy), limits, lazy)
+        yield arrow_table.document(arrow_ipc.Ipc(data, limits, lazy), limits, lazy)
 
 
 def kind_of(head: bytes) -> int:
     """The kind of the first message of a stream; 0 if there is none."""
-    if head[:4] != _arrow_flat.CONTINUES or len(head) < 8:
+    if head[:4] != arrow_flat.CONTINUES or len(head) < 8:
         return 0
     (length,) = struct.unpack_from("<i", head, 4)
     if not 0 < length <= 1 << 30:
         return 0
     try:
-        return _arrow_flat.root(memoryview(head[8 : 8 + length]), 8).scalar(1, "<B")
+        return arrow_flat.root(memoryview(head[8 : 8 + length]), 8).scalar(1, "<B")
     except CorruptError:
         return 0
 
@@ -76,15 +79,15 @@ def to_table(content: Document | Mapping[str, Value], *, rows: Any = "auto", sha
     """A document, or neutral values by name, as a pyarrow.Table that shares their memory."""
     if type(shapes) is not bool:
         raise UsageError(f"shapes={shapes!r}: expected True or False")
-    document = content if isinstance(content, Document) else _arrow_table.by_name(content)
-    return _arrow_table.table(document, rows, shapes=shapes)
+    document = content if isinstance(content, Document) else arrow_table.by_name(content)
+    return arrow_table.table(document, rows, shapes=shapes)
 
 
 def from_table(table: Any, limits: Limits = LIMITS) -> Document:
     """What a pyarrow.Table holds, or anything else that gives an Arrow stream; memory is shared."""
     pa = arrow()
     found = table if isinstance(table, pa.Table) else pa.table(table)
-    return _arrow_table.document(_arrow_ipc.InMemory(found), limits, lazy=False)
+    return arrow_table.document(arrow_ipc.InMemory(found), limits, lazy=False)
 
 
 FORMAT = Arrow()

@@ -29,8 +29,9 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred, elsewhere
 from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError
-from tensorbytes.formats import Format, Options, _arrow_flat, _json, dense, only_value
-from tensorbytes.formats._arrow_flat import Flat
+from tensorbytes.formats import Format, Options, _json, dense, only_value
+from tensorbytes.formats._arrow import flat as arrow_flat
+from tensorbytes.formats._arrow.flat import Flat
 from tensorbytes.formats._tensorproto import allocate_within, check_shape
 from tensorbytes.formats.arrow import kind_of
 from tensorbytes.tensor import Tensor, amended
@@ -48,7 +49,7 @@ class ArrowTensor(Format):
     suffixes = (".arrowtensor",)
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return kind_of(head) == _arrow_flat.TENSOR
+        return kind_of(head) == arrow_flat.TENSOR
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
         tensor = dense(self, only_value(self, document, allow | {_NAMES}))
@@ -59,13 +60,13 @@ class ArrowTensor(Format):
             )
         head = _message(tensor, _axis_names(tensor))
         head += bytes(-(8 + len(head)) % 64)
-        return [_arrow_flat.CONTINUES + struct.pack("<i", len(head)) + head, tensor.data]
+        return [arrow_flat.CONTINUES + struct.pack("<i", len(head)) + head, tensor.data]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        message = _arrow_flat.message(data, 0)
-        if message is None or message.kind == _arrow_flat.SPARSE:
+        message = arrow_flat.message(data, 0)
+        if message is None or message.kind == arrow_flat.SPARSE:
             raise UnsupportedError("an Arrow message of a sparse tensor, or of nothing: only dense ones are read")
-        if message.kind != _arrow_flat.TENSOR:
+        if message.kind != arrow_flat.TENSOR:
             raise CorruptError("an Arrow message that is no tensor; format 'arrow' reads tables", at=0)
         if message.end != len(data):
             raise CorruptError(f"{len(data) - message.end} bytes follow the tensor", at=message.end)
@@ -115,7 +116,7 @@ class _Builder:
 
 def _message(tensor: Tensor, names: list[bytes]) -> bytes:
     out = _Builder()
-    message = out.table(24, (16, 18, 4, 8), struct.pack("<IqhB", 0, tensor.nbytes, _V5, _arrow_flat.TENSOR))
+    message = out.table(24, (16, 18, 4, 8), struct.pack("<IqhB", 0, tensor.nbytes, _V5, arrow_flat.TENSOR))
     out.point(0, message)
     kind = _FLOAT if tensor.dtype in _PRECISIONS else _INT
     header = out.table(40, (32, 4, 8, 12, 16), struct.pack("<IIIqqB", 0, 0, 0, 0, tensor.nbytes, kind))

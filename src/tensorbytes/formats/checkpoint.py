@@ -1,9 +1,9 @@
 r"""TensorFlow checkpoints, and the variables of SavedModels, without TensorFlow.
 
-    <prefix>.index                  a sorted table (_sstable.py): "" -> BundleHeaderProto,
-                                    each name -> BundleEntryProto (_bundle.py)
+    <prefix>.index                  a sorted table (_checkpoint/sstable.py): "" -> BundleHeaderProto,
+                                    each name -> BundleEntryProto (_checkpoint/bundle.py)
     <prefix>.data-SSSSS-of-NNNNN    the tensors' bytes, one after another: little-endian, C order,
-                                    types under 8 bits in a byte each; strings as in _bundle.py
+                                    types under 8 bits in a byte each; strings as in _checkpoint/bundle.py
 
 Every block of the index and every tensor has its CRC-32C. A folder of checkpoints has a file
 `checkpoint`, the text of a CheckpointState, which names the latest one; a SavedModel is a
@@ -29,9 +29,10 @@ from typing import Any
 
 from tensorbytes import dtypes, storage
 from tensorbytes.errors import CorruptError, Limits, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options, _bundle_write, _json, _sstable
-from tensorbytes.formats._bundle_read import Bundle, Found
-from tensorbytes.formats._bundle_write import Stored
+from tensorbytes.formats import Format, Options, _json
+from tensorbytes.formats._checkpoint import bundle_write, sstable
+from tensorbytes.formats._checkpoint.bundle_read import Bundle, Found
+from tensorbytes.formats._checkpoint.bundle_write import Stored
 from tensorbytes.formats._parts import Part, pack, unpack
 from tensorbytes.storage import Target
 from tensorbytes.tensor import Strings, Tensor
@@ -77,7 +78,7 @@ class Checkpoint(Format):
         return _state_text(os.path.join(path, STATE)) is not None
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        if bytes(data[-8:]) == _sstable.MAGIC:
+        if bytes(data[-8:]) == sstable.MAGIC:
             raise UnsupportedError(
                 "a table of TensorFlow: a checkpoint's index alone, or one of version 1 (before TensorFlow 1.0); "
                 "load(path) reads a checkpoint by its prefix, its .index or its folder"
@@ -111,7 +112,7 @@ class Checkpoint(Format):
         prefix = os.fspath(target).removesuffix(".index")  # type: ignore[arg-type]
         if not os.path.basename(prefix):
             raise UsageError(f"{os.fspath(target)!r} is a folder: name the checkpoint too, such as 'model'")  # type: ignore[arg-type]
-        _bundle_write.write(prefix, _prepared(document), sync)
+        bundle_write.write(prefix, _prepared(document), sync)
         if state:
             name = _escaped(os.path.basename(prefix))
             text = f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n'
@@ -140,7 +141,7 @@ def find_prefix(path: str) -> str:
 def _has_magic(path: str) -> bool:
     with open(path, "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - 8, 0))
-        return file.read(8) == _sstable.MAGIC
+        return file.read(8) == sstable.MAGIC
 
 
 def _state_text(path: str) -> str | None:

@@ -32,7 +32,9 @@ from typing import Any
 
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, LimitError, Limits, LossError
-from tensorbytes.formats import Format, Options, _npy, _npy_header
+from tensorbytes.formats import Format, Options
+from tensorbytes.formats._npy import arrays as npy_arrays
+from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, unpack
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.tensor import Strings, Tensor
@@ -49,7 +51,7 @@ class Npy(Format):
     read_options = frozenset({"dtype"})
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return head.startswith(_npy_header.MAGIC)
+        return head.startswith(npy_header.MAGIC)
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
         leaves = document.leaves
@@ -61,11 +63,11 @@ class Npy(Format):
             )
         value, kind = leaves[0].value, leaves[0].kind
         if isinstance(value, Tensor) and not (kind or value.meta or document.meta) and value.name is None:
-            descr = _npy.NATIVE.get(value.dtype)
+            descr = npy_arrays.NATIVE.get(value.dtype)
             if descr is not None:
-                return [_npy_header.plain(descr, value.shape), value.data]
+                return [npy_header.plain(descr, value.shape), value.data]
         out: list[Buffer] = []
-        for piece in _npy.pieces(document, _UNNAMED):
+        for piece in npy_arrays.pieces(document, _UNNAMED):
             if piece.note.get("path") == []:
                 del piece.note["path"]
             out += piece.buffers(allow)
@@ -91,23 +93,23 @@ class Npy(Format):
             yield unpack(parts, limits, lazy)._replace(item=item)
 
 
-def _is_plain(found: _npy.Found, value: Tensor | Strings | Deferred) -> bool:
+def _is_plain(found: npy_arrays.Found, value: Tensor | Strings | Deferred) -> bool:
     """Whether there is nothing to be looked up or looked at."""
     return isinstance(value, Tensor) and not found.header.note and found.dtype != "bool" and found.true == found.dtype
 
 
 def _arrays(
     data: memoryview, limits: Limits, lazy: bool, options: Options
-) -> Iterator[tuple[int, _npy.Found, Tensor | Strings | Deferred]]:
+) -> Iterator[tuple[int, npy_arrays.Found, Tensor | Strings | Deferred]]:
     """Where each array of a file stands, what its header says, and the array."""
-    dtype = _npy.true_dtype(options, _UNNAMED)
+    dtype = npy_arrays.true_dtype(options, _UNNAMED)
     at = count = 0
     while at < len(data) or not count:
         if count >= limits.max_tensors:
             raise LimitError(f"over {limits.max_tensors} arrays; pass limits=Limits(max_tensors=...) to read them")
-        found = _npy.find(data, at, _UNNAMED, limits, dtype)
+        found = npy_arrays.find(data, at, _UNNAMED, limits, dtype)
         limits = after(limits, found.grown)
-        yield at, found, _npy.value(data, found, lazy)
+        yield at, found, npy_arrays.value(data, found, lazy)
         at = found.end
         count += 1
 

@@ -35,7 +35,9 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.formats import Format, Options, _npy, _npy_header, _zip
+from tensorbytes.formats import Format, Options, _zip
+from tensorbytes.formats._npy import arrays as npy_arrays
+from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, unpack
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.formats._zip import Content, Member
@@ -71,9 +73,9 @@ class Npz(Format):
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         level = _level(options)
-        pieces = _storable(_npy.pieces(document, _UNNAMED))
+        pieces = _storable(npy_arrays.pieces(document, _UNNAMED))
         contents = [Content(piece.name + _SUFFIX, piece.buffers(allow), level) for piece in pieces]
-        return _zip.archive(contents, _npy_header.ALIGNMENT, _PADDING)
+        return _zip.archive(contents, npy_header.ALIGNMENT, _PADDING)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         members = _zip.members(data, limits)
@@ -111,7 +113,7 @@ def _level(options: Options) -> int | None:
     return None if compression is None else 6 if level is None else level
 
 
-def _storable(pieces: list[_npy.Piece]) -> list[_npy.Piece]:
+def _storable(pieces: list[npy_arrays.Piece]) -> list[npy_arrays.Piece]:
     """The same under names that a zip archive can have; notes keep the true ones."""
     taken = {piece.name for piece in pieces}
     for name in taken:
@@ -129,7 +131,7 @@ def _storable(pieces: list[_npy.Piece]) -> list[_npy.Piece]:
     return [_renamed(piece, new) for piece in pieces] if new else pieces
 
 
-def _renamed(piece: _npy.Piece, new: dict[str, str]) -> _npy.Piece:
+def _renamed(piece: npy_arrays.Piece, new: dict[str, str]) -> npy_arrays.Piece:
     note = dict(piece.note)
     if "of" in note:
         note["of"] = new.get(note["of"], note["of"])
@@ -232,13 +234,13 @@ def _name(member: Member) -> str:
     return member.name.removesuffix(_SUFFIX)
 
 
-def _find(content: memoryview | bytes, member: Member, limits: Limits, options: Options) -> _npy.Found:
+def _find(content: memoryview | bytes, member: Member, limits: Limits, options: Options) -> npy_arrays.Found:
     """The array in a member, which must be all that is in it. Faults are told by where the member stands."""
-    if bytes(content[: len(_npy_header.MAGIC)]) != _npy_header.MAGIC:
+    if bytes(content[: len(npy_header.MAGIC)]) != npy_header.MAGIC:
         raise UnsupportedError(f"the archive's member {member.name!r} is no npy array; an npz file holds nothing else")
     name = _name(member)
     try:
-        found = _npy.find(content, 0, name, limits, _npy.true_dtype(options, name))
+        found = npy_arrays.find(content, 0, name, limits, npy_arrays.true_dtype(options, name))
     except CorruptError as error:
         raise error.shifted(member.start) from None
     except (LimitError, UnsupportedError) as error:
@@ -250,9 +252,9 @@ def _find(content: memoryview | bytes, member: Member, limits: Limits, options: 
     return found
 
 
-def _part(content: memoryview, member: Member, found: _npy.Found, lazy: bool) -> Part:
+def _part(content: memoryview, member: Member, found: npy_arrays.Found, lazy: bool) -> Part:
     try:
-        value = _npy.value(content, found, lazy)
+        value = npy_arrays.value(content, found, lazy)
     except CorruptError as error:
         raise error.shifted(member.start) from None
     return Part(_name(member), value, found.header.note, member.at)
@@ -264,9 +266,9 @@ def _open(data: memoryview, member: Member, limits: Limits, options: Options) ->
         content = _zip.content(data, member, limits, check=False)
         return _part(content, member, _find(content, member, limits, options), lazy=True)
     head = _zip.inflate_head(data, member, _HEAD_BYTES)
-    if head.startswith(_npy_header.MAGIC) and len(head) == _HEAD_BYTES:
+    if head.startswith(npy_header.MAGIC) and len(head) == _HEAD_BYTES:
         try:
-            head = _zip.inflate_head(data, member, max(_npy_header.needed(head, 0), _HEAD_BYTES))
+            head = _zip.inflate_head(data, member, max(npy_header.needed(head, 0), _HEAD_BYTES))
         except CorruptError as error:
             raise error.shifted(member.start) from None
     found = _find(head, member, limits, options)
@@ -292,7 +294,7 @@ def _open(data: memoryview, member: Member, limits: Limits, options: Options) ->
         part if text else None,
         meta=found.meta,
     )
-    return Part(_name(member), _npy.checked(later, found), found.header.note, member.at)
+    return Part(_name(member), npy_arrays.checked(later, found), found.header.note, member.at)
 
 
 def _with_checksum(data: memoryview, leaf: Leaf, part: Part, by_name: dict[str, Member]) -> Leaf:

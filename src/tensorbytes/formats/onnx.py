@@ -7,7 +7,7 @@
 
 The fields are written in the order of their numbers, which is what onnx writes. raw_data is
 little-endian; types under 8 bits are one stream of bits, lowest first: two int4, four int2,
-or four 6-bit floats in three bytes. Reading takes the typed fields too (`_onnx_tensor.py`),
+or four 6-bit floats in three bytes. Reading takes the typed fields too (`_onnx/tensor.py`),
 and data in a file beside this one, if it is read by its path (`_onnx_files.py`).
 
 A tensor's name is `name`; its metadata is metadata_props, except "onnx.doc_string", which is
@@ -36,9 +36,11 @@ import numpy as np
 from tensorbytes import dtypes, storage
 from tensorbytes._wire import proto, strings_pack, varint
 from tensorbytes.errors import Limits, LossError, UsageError
-from tensorbytes.formats import Format, Options, _json, _onnx_model, _onnx_sniff, _packed, check_document
-from tensorbytes.formats._onnx_files import Files
-from tensorbytes.formats._onnx_tensor import DOC_STRING, NOTE, STRING, Context, fields, leaf, parse
+from tensorbytes.formats import Format, Options, _json, _packed, check_document
+from tensorbytes.formats._onnx import model as onnx_model
+from tensorbytes.formats._onnx import sniff as onnx_sniff
+from tensorbytes.formats._onnx.files import Files
+from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, fields, leaf, parse
 from tensorbytes.formats._record import utf8
 from tensorbytes.storage import Target
 from tensorbytes.tensor import ENCODINGS, Sparse, Strings, Tensor
@@ -57,7 +59,7 @@ class Onnx(Format):
     read_options = frozenset({"encoding"})
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return bool(_onnx_sniff.kind(head, size))
+        return bool(onnx_sniff.kind(head, size))
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
         check_document(self, document, allow)
@@ -110,7 +112,7 @@ def _decode(data: memoryview, limits: Limits, lazy: bool, options: Options, fold
         raise UsageError(f"encoding={encoding!r}: expected one of {', '.join(ENCODINGS)}")
     context = Context(limits, lazy, Files(folder, lazy), encoding)
     if not _is_tensor(data, limits):
-        return _onnx_model.decode(data, context)
+        return onnx_model.decode(data, context)
     return Document([leaf(data, parse(data, 0, len(data), limits), context)])
 
 

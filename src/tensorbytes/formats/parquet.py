@@ -1,7 +1,7 @@
 """Parquet: a table of columns in row groups (.parquet).
 
 The layout of the bytes is Parquet's own. Documents are tables as in format "arrow"
-(_arrow_table.py, _arrow_write.py): pyarrow stores the Arrow schema in the file, with the
+(_arrow/table.py, _arrow/write.py): pyarrow stores the Arrow schema in the file, with the
 extension types and the notes, so everything comes back exactly. Times in seconds, which
 Parquet lacks, are 64-bit integers with a note. Floats are stored without dictionaries and
 keep every bit. Pages carry checksums, which reading verifies.
@@ -17,7 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorbytes.errors import Limits, UsageError
-from tensorbytes.formats import Format, Options, _arrow_parquet, _arrow_table, _arrow_thrift
+from tensorbytes.formats import Format, Options
+from tensorbytes.formats._arrow import parquet as arrow_parquet
+from tensorbytes.formats._arrow import table as arrow_table
+from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
 
@@ -29,18 +32,18 @@ class Parquet(Format):
     write_options = frozenset({"rows", "compression", "row_group_rows", "shapes"})
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return head.startswith(_arrow_thrift.MAGIC)
+        return head.startswith(arrow_thrift.MAGIC)
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         shapes, compression = options.get("shapes", False), options.get("compression", "zstd")
         if type(shapes) is not bool:
             raise UsageError(f"shapes={shapes!r}: expected True or False")
-        table = _arrow_table.table(document, options.get("rows", "auto"), seconds=False, shapes=shapes)
-        rows = _arrow_parquet.group_rows(table, options.get("row_group_rows"))
-        return _arrow_parquet.encode(table, compression, rows)
+        table = arrow_table.table(document, options.get("rows", "auto"), seconds=False, shapes=shapes)
+        rows = arrow_parquet.group_rows(table, options.get("row_group_rows"))
+        return arrow_parquet.encode(table, compression, rows)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        yield _arrow_table.document(_arrow_parquet.Parquet(data), limits, lazy)
+        yield arrow_table.document(arrow_parquet.Parquet(data), limits, lazy)
 
 
 FORMAT = Parquet()

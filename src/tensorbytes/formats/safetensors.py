@@ -23,7 +23,7 @@ that safetensors lacks as U8 to U64 of the same width (complex128 as pairs of F6
 further axis), types under 8 bits as U8 where they would not fill their last byte, strings
 as bytes and offsets, ragged and sparse values as their parts; and how values were held.
 
-Checkpoints of several files: see _safetensors_shards.py.
+Checkpoints of several files: see _safetensors/shards.py.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from tensorbytes import dtypes, storage
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LimitError, Limits, LossError, UsageError
 from tensorbytes.formats import ADVISORY, Format, Options, _json, _packed, _parts
-from tensorbytes.formats import _safetensors_shards as shards
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._record import utf8
-from tensorbytes.formats._safetensors_header import MAX_HEADER, METADATA, NOTES, ORDER, Entry, File, read
+from tensorbytes.formats._safetensors import shards
+from tensorbytes.formats._safetensors.header import MAX_HEADER, METADATA, NOTES, ORDER, Entry, File, read
 from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.storage import Target
 from tensorbytes.tensor import Strings, Tensor, amended

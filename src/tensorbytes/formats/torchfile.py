@@ -12,8 +12,8 @@ r"""Files of torch.save: read without torch and without unpickling, written so t
 row of pickles followed by the storages, is read too. TorchScript and torch.export are
 refused: they hold programs.
 
-The pickle is read by a machine of our own (_pickle_read.py) with a fixed table of names
-(_torch_names.py): torch's functions that rebuild tensors, storages, dtypes, OrderedDict.
+The pickle is read by a machine of our own (_torch/pickle_read.py) with a fixed table of names
+(_torch/names.py): torch's functions that rebuild tensors, storages, dtypes, OrderedDict.
 Anything else is refused by its name and place, before anything is made of it. Nothing is
 imported, called or evaluated on the word of a file.
 
@@ -49,8 +49,10 @@ from collections.abc import Iterator
 
 from tensorbytes import storage
 from tensorbytes.errors import CorruptError, Limits, UnsupportedError
-from tensorbytes.formats import Format, Options, _torch_archive, _torch_write, _zip
-from tensorbytes.formats._torch_archive import MAGIC_BYTES, NOTES, Archive
+from tensorbytes.formats import Format, Options, _zip
+from tensorbytes.formats._torch import archive as torch_archive
+from tensorbytes.formats._torch import write as torch_write
+from tensorbytes.formats._torch.archive import MAGIC_BYTES, NOTES, Archive
 from tensorbytes.formats._zip import Content
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
@@ -77,7 +79,7 @@ class TorchFile(Format):
         return bool(slash) and (inner == b"data.pkl" or (inner.startswith(b"data/") and not inner.endswith(b".npy")))
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
-        pickled, storages, notes = _torch_write.encode(document)
+        pickled, storages, notes = torch_write.encode(document)
         contents = [Content("archive/data.pkl", [pickled])]
         if notes:
             contents.append(Content(f"archive/{NOTES}", [notes]))
@@ -91,7 +93,7 @@ class TorchFile(Format):
         if head.startswith(_ZIP):
             yield Archive(data, limits, lazy).document()
         elif head.startswith(b"\x80"):
-            yield _torch_archive.legacy(data, limits, lazy)
+            yield torch_archive.legacy(data, limits, lazy)
         elif head.endswith(b"ustar"):
             raise UnsupportedError("a tar archive of torch before 0.1.12: load it with an old torch and save it again")
         else:

@@ -93,9 +93,9 @@ class ArrowTable(Table):
         self.path, self.format = path, format
 
     def batches(self, size: int) -> Iterator[Columns]:
-        from tensorbytes.formats import _arrow_batches
+        from tensorbytes.formats._arrow import batches as arrow_batches
 
-        for values in _arrow_batches.read_batches(self.path, size):
+        for values in arrow_batches.read_batches(self.path, size):
             yield Columns(values, next((rows.count(value) or 0 for value in values.values()), 0))
 
 
@@ -118,9 +118,9 @@ def as_table(source: Documents | Table) -> Table | None:
         return source
     if source.format not in TABLES:
         return None
-    from tensorbytes.formats import _arrow_batches
+    from tensorbytes.formats._arrow import batches as arrow_batches
 
-    return ArrowTable(source.path, source.format) if _arrow_batches.has_rows(source.path) else None
+    return ArrowTable(source.path, source.format) if arrow_batches.has_rows(source.path) else None
 
 
 def _is_records(target: Any) -> bool:

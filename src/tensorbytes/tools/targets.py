@@ -190,11 +190,11 @@ class ArrowTarget(TableTarget):
     """Arrow and Parquet files; rows that come one by one are gathered."""
 
     def __init__(self, path: Any, format: str, allowed: frozenset[str], sync: bool, options: Options) -> None:
-        from tensorbytes.formats import _arrow_batches
+        from tensorbytes.formats._arrow import batches as arrow_batches
 
         super().__init__(format, allowed)
-        self._batches, self._path = _arrow_batches, path
-        self._writer = _arrow_batches.BatchWriter(path, format, sync=sync, **options)
+        self._batches, self._path = arrow_batches, path
+        self._writer = arrow_batches.BatchWriter(path, format, sync=sync, **options)
         self._pending: dict[str, Column] = {}
         self._waiting = 0
 

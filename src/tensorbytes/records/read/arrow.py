@@ -20,7 +20,8 @@ import numpy as np
 
 from tensorbytes import dtypes, frameworks
 from tensorbytes.errors import LossError, MissingDependencyError
-from tensorbytes.formats import _arrow_table, _arrow_write
+from tensorbytes.formats._arrow import table as arrow_table
+from tensorbytes.formats._arrow import write as arrow_write
 from tensorbytes.records.read.columns import Part, to_value
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
@@ -55,7 +56,7 @@ def stream(
             arrays.append(_array(value, present.get(name), columns[name][0]))
             fields.append(_field(name, *columns[name]))
         else:
-            table = _arrow_table.table(_arrow_table.by_name({name: value}), rows=True)
+            table = arrow_table.table(arrow_table.by_name({name: value}), rows=True)
             arrays += table.column(0).chunks
             fields.append(table.schema.field(0))
     schema = pa.schema(fields)
@@ -90,7 +91,7 @@ def _item_type(name: str, feature: Feature) -> pa.DataType:
             f"column {name!r} is {feature.dtype}, which Arrow has no type for; leave it out with columns=",
             feature="dtype",
         )
-    return _arrow_write.primitive(feature.dtype)
+    return arrow_write.primitive(feature.dtype)
 
 
 def _fixed_type(item: pa.DataType, shape: tuple[int | None, ...]) -> pa.DataType:
@@ -124,7 +125,7 @@ def _array(value: Tensor | Strings | Ragged, present: Array | None, feature: Fea
 
 def _items(values: Tensor | Strings, shape: tuple[int, ...]) -> pa.Array:
     """An array whose items have the shape[1:]."""
-    flat, _ = _arrow_write.flat(values, {}, True)
+    flat, _ = arrow_write.flat(values, {}, True)
     inner = shape[1:]
     count = shape[0] if shape[0] >= 0 else len(flat) // max(math.prod(inner), 1)
     kind = _fixed_type(flat.type, inner)

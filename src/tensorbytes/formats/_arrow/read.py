@@ -17,8 +17,8 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
-from tensorbytes.formats._arrow_types import VIEWS, Form, is_struct, permutation, type_form
-from tensorbytes.formats._arrow_write import arrow, carrier
+from tensorbytes.formats._arrow.types import VIEWS, Form, is_struct, permutation, type_form
+from tensorbytes.formats._arrow.write import arrow, carrier
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
 from tensorbytes.typing import bytes_view
 

@@ -9,10 +9,13 @@ from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.errors import LIMITS, Limits, SchemaError, UnsupportedError, UsageError
-from tensorbytes.formats import _arrow_ipc, _arrow_parquet, _arrow_table, _arrow_thrift
-from tensorbytes.formats._arrow_read import Budget, Rows
-from tensorbytes.formats._arrow_table import Place, Source
-from tensorbytes.formats._arrow_write import arrow
+from tensorbytes.formats._arrow import ipc as arrow_ipc
+from tensorbytes.formats._arrow import parquet as arrow_parquet
+from tensorbytes.formats._arrow import table as arrow_table
+from tensorbytes.formats._arrow import thrift as arrow_thrift
+from tensorbytes.formats._arrow.read import Budget, Rows
+from tensorbytes.formats._arrow.table import Place, Source
+from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.tensor import Value, amended
 from tensorbytes.typing import bytes_view
 
@@ -60,16 +63,16 @@ class BatchWriter:
         self.rows = 0
         self._stack = contextlib.ExitStack()
         self._file: Any = self._stack.enter_context(storage.writing(target, sync=sync))
-        self._sink = _arrow_ipc.Pieces()
+        self._sink = arrow_ipc.Pieces()
 
     def write(self, columns: Mapping[str, Value]) -> None:
         """Add a batch."""
         if self._file is None:
             raise UsageError("the writer is closed")
-        document = _arrow_table.by_name(columns)
+        document = arrow_table.by_name(columns)
         if not document.leaves:
             raise UsageError("a batch without columns")
-        table = _arrow_table.table(document, rows=True, seconds=self._kind != "parquet", shapes=self._shapes)
+        table = arrow_table.table(document, rows=True, seconds=self._kind != "parquet", shapes=self._shapes)
         if self._schema is None:
             self._start(table)
         table = self._fitted(table)
@@ -84,10 +87,10 @@ class BatchWriter:
     def _start(self, table: Any) -> None:
         self._schema = table.schema
         if self._kind == "parquet":
-            _arrow_parquet.group_rows(table, self._group_rows)
-            self._writer = _arrow_parquet.writer(self._sink, self._schema, self._compression)
+            arrow_parquet.group_rows(table, self._group_rows)
+            self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
         else:
-            self._writer = _arrow_ipc.writer(self._sink, self._schema, self._stream, self._compression)
+            self._writer = arrow_ipc.writer(self._sink, self._schema, self._stream, self._compression)
 
     def _fitted(self, table: Any) -> Any:
         """The same batch with its columns in the order of the first one."""
@@ -111,7 +114,7 @@ class BatchWriter:
         self._pending_bytes += table.nbytes
         rows = sum(piece.num_rows for piece in self._pending)
         if self._group_rows is None:
-            done = rows if self._pending_bytes >= _arrow_parquet.GROUP_BYTES else 0
+            done = rows if self._pending_bytes >= arrow_parquet.GROUP_BYTES else 0
         else:
             done = rows // self._group_rows * self._group_rows
         if done:
@@ -123,7 +126,7 @@ class BatchWriter:
             self._pending[-1] = _copied(self._pending[-1])
 
     def _put(self, table: Any) -> None:
-        self._writer.write_table(table, row_group_size=_arrow_parquet.group_rows(table, self._group_rows))
+        self._writer.write_table(table, row_group_size=arrow_parquet.group_rows(table, self._group_rows))
 
     def _drain(self) -> None:
         storage.write_pieces(self._file, self._sink.take())
@@ -172,7 +175,7 @@ def _copied(table: Any) -> Any:
 
 
 def _described(field: Any) -> str:
-    note = (field.metadata or {}).get(_arrow_table.KEY, b"").decode()
+    note = (field.metadata or {}).get(arrow_table.KEY, b"").decode()
     return f"{field.type}{f' with the note {note}' if note else ''}"
 
 
@@ -181,12 +184,12 @@ def _described(field: Any) -> str:
 
 def check(columns: Mapping[str, Value]) -> None:
     """Raise what `write` would raise over these values."""
-    _arrow_table.table(_arrow_table.by_name(columns), rows=True)
+    arrow_table.table(arrow_table.by_name(columns), rows=True)
 
 
 def has_rows(source: Any) -> bool:
     """Whether a file is a table of rows, which read_batches gives, rather than one document in a single row."""
-    by_row, found = _arrow_table.places(_opened(source, LIMITS))
+    by_row, found = arrow_table.places(_opened(source, LIMITS))
     return by_row and not any(place.nested or {"layout", "of"} & set(note) for place, note in found)
 
 
@@ -195,9 +198,9 @@ def _opened(source: Any, limits: Limits) -> Source:
         data = bytes_view(source)
     else:
         data = storage.map_file(source) if storage.is_local(source) else storage.read(source)
-    if bytes(data[:4]) == _arrow_thrift.MAGIC:
-        return _arrow_parquet.Parquet(data)
-    return _arrow_ipc.Ipc(data, limits, lazy=True)
+    if bytes(data[:4]) == arrow_thrift.MAGIC:
+        return arrow_parquet.Parquet(data)
+    return arrow_ipc.Ipc(data, limits, lazy=True)
 
 
 def read_batches(
@@ -217,7 +220,7 @@ def read_batches(
 
 def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, dict[str, str]]]:
     found = {}
-    for place, note in _arrow_table.places(source)[1]:
+    for place, note in arrow_table.places(source)[1]:
         if columns is not None and place.name not in columns:
             continue
         if "layout" in note or "of" in note or place.nested:

@@ -9,11 +9,13 @@ from typing import Any
 
 from tensorbytes import dtypes, storage
 from tensorbytes.errors import CorruptError, Limits, UnsupportedError
-from tensorbytes.formats import _pickle_read, _torch_tree, _zip
-from tensorbytes.formats._pickle_read import FaultError, Opaque, RefusedError
+from tensorbytes.formats import _zip
 from tensorbytes.formats._tensorproto import after
-from tensorbytes.formats._torch_values import Storage
-from tensorbytes.formats._torch_world import World
+from tensorbytes.formats._torch import pickle_read
+from tensorbytes.formats._torch import tree as torch_tree
+from tensorbytes.formats._torch.pickle_read import FaultError, Opaque, RefusedError
+from tensorbytes.formats._torch.values import Storage
+from tensorbytes.formats._torch.world import World
 from tensorbytes.formats._zip import Member
 from tensorbytes.tree import Document
 
@@ -86,17 +88,17 @@ class Archive:
         data, at = self._pickled()
         room = self._limits.max_bytes + len(self._data)
         world = World(self._storage, notes.framework, self._limits, room)
-        root, end = _pickle_read.run(data, 0, at, world, self._limits)
+        root, end = pickle_read.run(data, 0, at, world, self._limits)
         if end != len(data):
             raise CorruptError(f"{len(data) - end} bytes follow the pickle", at=at + end)
-        _torch_tree.measure(root, len(self._data), self._limits)
-        return _torch_tree.document(root, notes, self._limits, self._lazy)
+        torch_tree.measure(root, len(self._data), self._limits)
+        return torch_tree.document(root, notes, self._limits, self._lazy)
 
-    def _notes(self) -> _torch_tree.Notes:
+    def _notes(self) -> torch_tree.Notes:
         member = self._by_name.get(self._prefix + NOTES)
         if member is None:
-            return _torch_tree.Notes()
-        return _torch_tree.Notes(_zip.content(self._data, member, self._limits, self._sums), member.start)
+            return torch_tree.Notes()
+        return torch_tree.Notes(_zip.content(self._data, member, self._limits, self._sums), member.start)
 
     def _storage(self, dtype: str, key: str, location: str, count: int, view: Any) -> Storage:
         member = self._by_name.get(f"{self._prefix}data/{key}")
@@ -193,23 +195,23 @@ def legacy(data: memoryview, limits: Limits, lazy: bool) -> Document:
             window *= 8
     storages = _OldStorages(data, keys, widths, at)
     world = World(storages.storage, "torch", limits, limits.max_bytes + len(data))
-    root, _ = _pickle_read.run(raw, start, 0, world, limits)
-    _torch_tree.measure(root, len(data), limits)
-    return _torch_tree.document(root, _torch_tree.Notes(), limits, lazy)
+    root, _ = pickle_read.run(raw, start, 0, world, limits)
+    torch_tree.measure(root, len(data), limits)
+    return torch_tree.document(root, torch_tree.Notes(), limits, lazy)
 
 
 def _old_heads(raw: bytes, limits: Limits) -> tuple[int, Any, dict[str, int], int]:
     """(where the object's pickle starts, the keys of the storages, the widths of their elements, where they start)"""
     nothing = _Nothing()
-    magic, at = _pickle_read.run(raw, 0, 0, nothing, limits)
+    magic, at = pickle_read.run(raw, 0, 0, nothing, limits)
     if type(magic) is not int or magic != MAGIC:
         raise UnsupportedError("a pickle that is none of torch.save: the magic number differs")
-    version, at = _pickle_read.run(raw, at, 0, nothing, limits)
+    version, at = pickle_read.run(raw, at, 0, nothing, limits)
     if version != _VERSION:
         raise UnsupportedError(f"another version of torch's old format than {_VERSION}")
-    _, start = _pickle_read.run(raw, at, 0, nothing, limits)
-    _, at = _pickle_read.run(raw, start, 0, nothing, limits)
-    keys, at = _pickle_read.run(raw, at, 0, nothing, limits)
+    _, start = pickle_read.run(raw, at, 0, nothing, limits)
+    _, at = pickle_read.run(raw, start, 0, nothing, limits)
+    keys, at = pickle_read.run(raw, at, 0, nothing, limits)
     return start, keys, nothing.widths, at
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tensorbytes.errors import Limits
-from tensorbytes.formats import _torch_values as values
-from tensorbytes.formats._pickle_read import FaultError, Opaque, Ordered, RefusedError, put
-from tensorbytes.formats._torch_names import LAYOUTS, NAMES, Name
-from tensorbytes.formats._torch_values import Held, Storage
+from tensorbytes.formats._torch import values
+from tensorbytes.formats._torch.names import LAYOUTS, NAMES, Name
+from tensorbytes.formats._torch.pickle_read import FaultError, Opaque, Ordered, RefusedError, put
+from tensorbytes.formats._torch.values import Held, Storage
 from tensorbytes.tensor import Tensor
 
 _LOCATION = re.compile(r"[a-z_]{1,32}(:[0-9]{1,6})?")

@@ -19,8 +19,8 @@ from tensorbytes import storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.deferred import Deferred, elsewhere, swapped
 from tensorbytes.errors import LIMITS, CorruptError, Limits
-from tensorbytes.formats import _bundle, _slices, _sstable
-from tensorbytes.formats._bundle import Entry
+from tensorbytes.formats._checkpoint import bundle, slices, sstable
+from tensorbytes.formats._checkpoint.bundle import Entry
 from tensorbytes.formats._tensorproto import allocate_within
 from tensorbytes.tensor import Strings, Tensor
 
@@ -38,7 +38,7 @@ class Bundle:
 
     def __init__(self, prefix: str, limits: Limits) -> None:
         self.prefix, self.limits = prefix, limits
-        self.header = _bundle.Header()
+        self.header = bundle.Header()
         self.entries: dict[str, Entry] = {}
         self.slices: dict[str, list[Entry]] = {}  # of the entries that have them
         self._sizes: dict[int, int] = {}
@@ -49,8 +49,8 @@ class Bundle:
     @staticmethod
     def shards_of(prefix: str) -> int:
         """How many shards the index names, whether they are there or not."""
-        items = _sstable.read(storage.read(f"{prefix}.index"), LIMITS)
-        return _bundle.read_header(items[0].value, items[0].at).shards if items else 0
+        items = sstable.read(storage.read(f"{prefix}.index"), LIMITS)
+        return bundle.read_header(items[0].value, items[0].at).shards if items else 0
 
     def shard_path(self, shard: int) -> str:
         return shard_path(self.prefix, shard, self.header.shards)
@@ -62,22 +62,22 @@ class Bundle:
         return plain + [piece for pieces in self.slices.values() for piece in pieces]
 
     def _read_index(self, data: memoryview) -> None:
-        items = _sstable.read(data, self.limits)
+        items = sstable.read(data, self.limits)
         if not items or items[0].key:
             raise CorruptError("the index has no header", at=0)
         found: dict[bytes, Entry] = {}
         at = items[0].at
         try:
-            self.header = _bundle.read_header(items[0].value, at)
+            self.header = bundle.read_header(items[0].value, at)
             for key, value, at in items[1:]:
-                found[key] = _bundle.read_entry(key.decode(errors="replace"), value, self.limits, at)
+                found[key] = bundle.read_entry(key.decode(errors="replace"), value, self.limits, at)
         except CorruptError as error:
             raise error.shifted(at) from None
         hidden: set[bytes] = set()
         for key, entry in found.items():
             if entry.slices:
-                keys = [_bundle.slice_key(key, extents) for extents in entry.slices]
-                self.slices[entry.name] = _slices.check(entry, [found.get(piece) for piece in keys])
+                keys = [bundle.slice_key(key, extents) for extents in entry.slices]
+                self.slices[entry.name] = slices.check(entry, [found.get(piece) for piece in keys])
                 hidden.update(keys)
         for key, entry in found.items():
             if key in hidden:
@@ -133,7 +133,7 @@ class Bundle:
         if not entry.readable:
             return _unreadable(entry)
         if entry.name in self.slices:
-            return _slices.deferred(entry, self.slices[entry.name], self._stretch, self.header.big)
+            return slices.deferred(entry, self.slices[entry.name], self._stretch, self.header.big)
         data = self._stretch(entry, False)
         if entry.is_strings:
             read = partial(self.value, entry, data)
@@ -171,7 +171,7 @@ class Bundle:
         for entry in self.entries.values():
             if entry.name in self.slices:
                 parts = [pieces[id(piece)] for piece in self.slices[entry.name]]
-                made[entry.name] = _slices.joined(entry, self.slices[entry.name], parts)
+                made[entry.name] = slices.joined(entry, self.slices[entry.name], parts)
             else:
                 made[entry.name] = pieces[id(entry)]
         return made
@@ -214,7 +214,7 @@ class Bundle:
         """The value of an entry's bytes, verified; `address` tells how they are aligned."""
         if entry.is_strings:
             try:
-                return _bundle.read_strings(entry, data, self.header.big)
+                return bundle.read_strings(entry, data, self.header.big)
             except CorruptError as error:
                 raise error.shifted(entry.offset, self.shard_path(entry.shard)) from None
         self._verify(entry, data)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from tensorbytes import dtypes, storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.errors import TensorbytesError
-from tensorbytes.formats import _bundle, _sstable
-from tensorbytes.formats._bundle_read import Bundle, shard_path
+from tensorbytes.formats._checkpoint import bundle, sstable
+from tensorbytes.formats._checkpoint.bundle_read import Bundle, shard_path
 from tensorbytes.tensor import Strings, Tensor
 
 
@@ -33,8 +33,8 @@ def write(prefix: str, values: list[Stored], sync: bool) -> None:
             storage.write_pieces(file, _laid_out(values, rows))
         with _locked(os.path.dirname(prefix) or "."):
             shard, shards = (1, 2) if _shards_of(prefix) == 1 else (0, 1)
-            entries = {name: _bundle.write_entry(row[0], row[1], shard, *row[2:]) for name, row in rows.items()}
-            index = _sstable.build([(b"", _bundle.write_header(shards)), *sorted(entries.items())])
+            entries = {name: bundle.write_entry(row[0], row[1], shard, *row[2:]) for name, row in rows.items()}
+            index = sstable.build([(b"", bundle.write_header(shards)), *sorted(entries.items())])
             data = shard_path(prefix, shard, shards)
             os.replace(temporary, data)
             if sync:
@@ -89,7 +89,7 @@ def _laid_out(values: list[Stored], rows: dict[bytes, tuple[int, tuple[int, ...]
     at = 0
     for name, code, value in values:
         if isinstance(value, Strings):
-            pieces, size, crc = _bundle.write_strings(value)
+            pieces, size, crc = bundle.write_strings(value)
         else:
             gap = -at % min(dtypes.get(value.dtype).itemsize, 8) if value.nbytes else 0
             if gap:

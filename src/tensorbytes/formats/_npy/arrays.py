@@ -14,8 +14,10 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred, elsewhere, whole
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError, UsageError
-from tensorbytes.formats import Options, _npy_header, _npy_text
-from tensorbytes.formats._npy_header import Header
+from tensorbytes.formats import Options
+from tensorbytes.formats._npy import header as npy_header
+from tensorbytes.formats._npy import text as npy_text
+from tensorbytes.formats._npy.header import Header
 from tensorbytes.formats._parts import Part, check_note, pack
 from tensorbytes.formats._tensorproto import allocate_within, check_bits, check_shape
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
@@ -52,7 +54,7 @@ class Piece(NamedTuple):
     note: dict[str, Any]
 
     def buffers(self, allow: frozenset[str]) -> list[Buffer]:
-        return [_npy_header.noted(self.descr, self.shape, self.note, allow), self.data]
+        return [npy_header.noted(self.descr, self.shape, self.note, allow), self.data]
 
 
 def pieces(document: Document, unnamed: str) -> list[Piece]:
@@ -62,7 +64,7 @@ def pieces(document: Document, unnamed: str) -> list[Piece]:
     def holds(value: Tensor | Strings) -> bool:
         if isinstance(value, Tensor):
             return value.dtype in NATIVE or _time_descr(value) is not None
-        made = _npy_text.fixed_width(value)
+        made = npy_text.fixed_width(value)
         if made is not None:
             texts[id(value)] = made
         return made is not None
@@ -199,7 +201,7 @@ class Found(NamedTuple):
 
 def find(data: memoryview | bytes, at: int, name: str, limits: Limits, dtype: str | None) -> Found:
     """The array whose header stands at `at`; `dtype` is for those of a void type without a note."""
-    header = _npy_header.read(data, at)
+    header = npy_header.read(data, at)
     if header.note:
         check_note(Part(name, _NOTHING, header.note, at))
     kind = element(header.descr)
@@ -286,14 +288,14 @@ def _later_text(raw: memoryview, found: Found) -> Deferred:
     shape, kind = found.header.shape, found.element
     if not found.nbytes:
         return _later_nothing(found)
-    if kind.itemsize > _npy_text.MOST_WIDE:
+    if kind.itemsize > npy_text.MOST_WIDE:
         raise UnsupportedError(f"npy dtype {found.header.descr!r}: an element is wider than NumPy's arrays go")
     dtype = np.dtype(kind.spelled).newbyteorder(">" if kind.swap else "<")
     rows: Array = np.ndarray(shape, dtype, raw, order="F" if found.header.fortran else "C")
 
     def part(index: Any) -> Strings:
         picked = np.asarray(rows[index], dtype)
-        return with_meta(_npy_text.strings(picked, found.start), meta=found.meta)
+        return with_meta(npy_text.strings(picked, found.start), meta=found.meta)
 
     return Deferred("strings", "string", shape, lambda: part(...), found.nbytes, part, meta=found.meta)
 

@@ -18,10 +18,10 @@ from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import _json, _parts
 from tensorbytes.formats._parts import Part
-from tensorbytes.formats._pickle_read import Opaque, Ordered
 from tensorbytes.formats._tensorproto import check_bits, check_shape
-from tensorbytes.formats._torch_names import Name
-from tensorbytes.formats._torch_values import Held, Storage
+from tensorbytes.formats._torch.names import Name
+from tensorbytes.formats._torch.pickle_read import Opaque, Ordered
+from tensorbytes.formats._torch.values import Held, Storage
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
 from tensorbytes.tree import Document, Leaf, Path, Step, flatten, path_name
 

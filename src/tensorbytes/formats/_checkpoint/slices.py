@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorbytes.deferred import Deferred, swapped
 from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
-from tensorbytes.formats._bundle import Entry, Extent
+from tensorbytes.formats._checkpoint.bundle import Entry, Extent
 from tensorbytes.tensor import Array, Strings, Tensor
 
 # That each pair of slices is apart takes the square of their number, unless they are cut along one axis.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorbytes.errors import CorruptError, Limits, UsageError
-from tensorbytes.formats import _arrow_flat
-from tensorbytes.formats._arrow_table import KEY, Source, refusing
-from tensorbytes.formats._arrow_write import arrow
+from tensorbytes.formats._arrow import flat as arrow_flat
+from tensorbytes.formats._arrow.table import KEY, Source, refusing
+from tensorbytes.formats._arrow.write import arrow
 
 COMPRESSIONS = (None, "lz4", "zstd")
 
@@ -75,17 +75,17 @@ class Ipc(Source):
 
     def __init__(self, data: memoryview, limits: Limits, lazy: bool) -> None:
         pa = arrow()
-        claims = _arrow_flat.batches(data)
-        _arrow_flat.check_claims(claims, len(data), limits, lazy)
+        claims = arrow_flat.batches(data)
+        arrow_flat.check_claims(claims, len(data), limits, lazy)
         self.size = len(data)
         self.at_hand = not any(batch.compressed for batch in claims)
         self.lengths = [batch.rows for batch in claims]
-        self._is_file = bytes(data[:6]) == _arrow_flat.MAGIC
+        self._is_file = bytes(data[:6]) == arrow_flat.MAGIC
         self._buffer = pa.py_buffer(data)
         self._batches: list[Any] | None = None
         with refusing("the schema"):
             self.schema = self._open(None).schema
-            if not self._is_file and KEY in (self.schema.metadata or {}) and not _arrow_flat.has_end(data):
+            if not self._is_file and KEY in (self.schema.metadata or {}) and not arrow_flat.has_end(data):
                 raise CorruptError("the stream has no end: it was cut short", at=len(data))
         if self.at_hand or not lazy:
             with refusing("a record batch"):

@@ -7,7 +7,7 @@ row, in which every value is whole. The schema's metadata says which:
     tensorbytes    {"rows": true} or {"rows": false}
 
 A field's metadata has a note under the same key if there is anything to say: the keys of
-_parts.py, and "column" for what _arrow_write.py adds. Sparse values are several columns
+_parts.py, and "column" for what _arrow/write.py adds. Sparse values are several columns
 (_parts.py), which makes the table one row. A table without our metadata is read as rows.
 """
 
@@ -34,9 +34,9 @@ from tensorbytes.errors import (
     UsageError,
 )
 from tensorbytes.formats import _json
-from tensorbytes.formats._arrow_read import Budget, Rows, items_of, joined, value
-from tensorbytes.formats._arrow_types import Form, form, is_plain
-from tensorbytes.formats._arrow_write import NAME, arrow, column, is_native, shape_column, whole
+from tensorbytes.formats._arrow.read import Budget, Rows, items_of, joined, value
+from tensorbytes.formats._arrow.types import Form, form, is_plain
+from tensorbytes.formats._arrow.write import NAME, arrow, column, is_native, shape_column, whole
 from tensorbytes.formats._parts import Part, pack, unpack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
@@ -49,7 +49,7 @@ KEY = b"tensorbytes"
 
 
 def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: bool = False) -> Any:
-    """A document as a pyarrow.Table of one batch. `seconds=False` and `shapes`: see _arrow_write.py."""
+    """A document as a pyarrow.Table of one batch. `seconds=False` and `shapes`: see _arrow/write.py."""
     pa = arrow()
     by_row = _by_row(document, rows)
     arrays, fields = [], []

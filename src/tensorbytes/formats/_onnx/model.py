@@ -16,7 +16,7 @@ import numpy as np
 from tensorbytes._wire import proto
 from tensorbytes.deferred import Deferred, whole
 from tensorbytes.errors import CorruptError, LimitError
-from tensorbytes.formats._onnx_tensor import (
+from tensorbytes.formats._onnx.tensor import (
     STRING,
     Context,
     Message,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes.errors import CorruptError, UnsupportedError
-from tensorbytes.formats._arrow_write import NAME, VARIABLE, arrow, carrier
+from tensorbytes.formats._arrow.write import NAME, VARIABLE, arrow, carrier
 
 _PRIMITIVES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _TIMES = {"timestamp": ("datetime64", "M"), "duration": ("timedelta64", "m")}

@@ -23,7 +23,7 @@ import numpy as np
 
 from tensorbytes._wire import crc32c, mask, proto, varint
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
-from tensorbytes.formats import _snappy
+from tensorbytes.formats._checkpoint import snappy
 
 MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"
 _FOOTER_BYTES = 48
@@ -118,7 +118,7 @@ def _block(data: memoryview, handle: tuple[int, int], limit: int, limits: Limits
     if kind == 0:
         return data[offset:end], offset, True
     if kind == 1:
-        return _snappy.unpack(data[offset:end], limits, offset), offset, False
+        return snappy.unpack(data[offset:end], limits, offset), offset, False
     raise UnsupportedError(f"a block of the unknown compression {kind} (byte {end})")
 
 

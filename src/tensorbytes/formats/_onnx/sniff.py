@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from tensorbytes._wire import proto
 from tensorbytes.errors import CorruptError
-from tensorbytes.formats._onnx_tensor import BY_CODE, STRING
+from tensorbytes.formats._onnx.tensor import BY_CODE, STRING
 
 # Field numbers and their wire types, packed and not.
 _TENSOR = {

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorbytes.errors import CorruptError, UsageError
-from tensorbytes.formats import _arrow_thrift
-from tensorbytes.formats._arrow_ipc import Pieces, empty
-from tensorbytes.formats._arrow_table import Source, refusing
-from tensorbytes.formats._arrow_write import arrow
+from tensorbytes.formats._arrow import thrift as arrow_thrift
+from tensorbytes.formats._arrow.ipc import Pieces, empty
+from tensorbytes.formats._arrow.table import Source, refusing
+from tensorbytes.formats._arrow.write import arrow
 
 COMPRESSIONS = (None, "snappy", "gzip", "brotli", "lz4", "zstd")
 # A row group is read as a whole: small enough for memory, large enough to be worth a seek.
@@ -68,7 +68,7 @@ class Parquet(Source):
 
     def __init__(self, data: memoryview) -> None:
         self.size, self._data = len(data), data
-        self._groups = _arrow_thrift.groups(data)
+        self._groups = arrow_thrift.groups(data)
         self.lengths = [group.rows for group in self._groups]
         with refusing("the footer"):
             self._file = self._open([])
@@ -105,13 +105,13 @@ class Parquet(Source):
             for chunk in self._chunks(group, number)
         )
 
-    def _page_claim(self, chunk: _arrow_thrift.Chunk) -> int:
-        about = _arrow_thrift.pages(self._data, chunk)
-        if chunk.kind == _arrow_thrift.BYTE_ARRAY:
+    def _page_claim(self, chunk: arrow_thrift.Chunk) -> int:
+        about = arrow_thrift.pages(self._data, chunk)
+        if chunk.kind == arrow_thrift.BYTE_ARRAY:
             return about.size + about.repeated
         return max(about.size, about.values * _WIDTHS.get(chunk.kind, 1))
 
-    def _chunks(self, group: _arrow_thrift.Group, number: int) -> list[_arrow_thrift.Chunk]:
+    def _chunks(self, group: arrow_thrift.Group, number: int) -> list[arrow_thrift.Chunk]:
         leaves = self._leaves[number]
         return group.chunks[leaves.start : leaves.stop]
 
@@ -120,8 +120,8 @@ class Parquet(Source):
         found = set()
         for group in self._groups[first:last]:
             for leaf, chunk in zip(self._leaves[number], self._chunks(group, number), strict=True):
-                if chunk.kind == _arrow_thrift.BYTE_ARRAY:
-                    about = _arrow_thrift.pages(self._data, chunk)
+                if chunk.kind == arrow_thrift.BYTE_ARRAY:
+                    about = arrow_thrift.pages(self._data, chunk)
                     if about.values * about.dictionary > max(self.size, _LARGE):
                         found.add(leaf)
         return sorted(found)

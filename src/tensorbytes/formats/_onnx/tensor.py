@@ -25,7 +25,7 @@ from tensorbytes.deferred import Deferred
 from tensorbytes.dtypes import DType
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import _json, _packed, _parts, _typed
-from tensorbytes.formats._onnx_files import Files
+from tensorbytes.formats._onnx.files import Files
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor, amended
 from tensorbytes.tree import Leaf, Path

@@ -1,0 +1,1 @@
+"""Arrow and Parquet: values as columns, the two containers, rows in batches."""

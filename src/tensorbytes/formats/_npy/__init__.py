@@ -1,0 +1,1 @@
+"""NumPy's arrays: headers, elements, text of fixed width."""

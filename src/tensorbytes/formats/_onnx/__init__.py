@@ -1,0 +1,1 @@
+"""ONNX: tensors, models, external data."""

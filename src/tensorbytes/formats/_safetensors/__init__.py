@@ -1,0 +1,1 @@
+"""safetensors: the header and its checks, checkpoints in several files."""

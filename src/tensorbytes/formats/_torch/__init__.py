@@ -1,0 +1,1 @@
+"""torch.save's files: a pickle machine that builds tensors and plain values, and nothing else."""
