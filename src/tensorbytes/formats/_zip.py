@@ -21,21 +21,16 @@ from typing import Any, NamedTuple
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.typing import Buffer, bytes_view
 
+_igzip: Any
+crc32_combine: Any  # None where sums of parts can't be put together
 try:
+    from isal import igzip_lib as _igzip
     from isal.isal_zlib import crc32 as crc32
+    from isal.isal_zlib import crc32_combine as crc32_combine
 except ImportError:  # pragma: no cover - machines that isal has no wheels for
     from zlib import crc32 as crc32
 
-
-def _isal() -> Any:
-    try:
-        from isal import igzip_lib
-    except ImportError:  # pragma: no cover
-        return None
-    return igzip_lib
-
-
-_igzip: Any = _isal()
+    _igzip = crc32_combine = None
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, _igzip.IsalError) if _igzip else (zlib.error,)
 
 STORED, DEFLATED = 0, 8
