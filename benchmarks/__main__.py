@@ -59,6 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="little data and few rounds, to try the harness")
     parser.add_argument("--only", choices=ROWS, action="append", metavar="ROW", help=f"one of {', '.join(ROWS)}")
     parser.add_argument("--out", type=Path, help="folder for results.json, chart.png and benchmarks.md")
+    parser.add_argument("--merge", action="store_true", help="put the rows of --only into the results there are")
     parser.add_argument("--redraw", action="store_true", help="tables and chart again from results.json; no timing")
     return parser.parse_args()
 
@@ -84,6 +85,15 @@ def run(names: list[str], quick: bool) -> list[report.Entry]:
     return entries
 
 
+def merged(old: report.Entry, new: report.Entry) -> report.Entry:
+    """The new run, and of the old one the rows that were not run again; both must be of one machine and one effort."""
+    if (old["machine"], old["quick"]) != (new["machine"], new["quick"]):
+        raise SystemExit("--merge: the results there are come from another machine, or from another kind of run")
+    again = {line["row"] for line in new["lines"]}
+    lines = [line for line in old["lines"] if line["row"] not in again] + new["lines"]
+    return new | {"lines": sorted(lines, key=lambda line: ROWS.index(line["row"]))}
+
+
 def main() -> None:
     args = arguments()
     complete = not (args.quick or args.only)
@@ -96,8 +106,10 @@ def main() -> None:
         document = json.loads(results.read_text())
     else:
         document = report.document(run(args.only or ROWS, args.quick), args.quick)
-        if not complete and not args.out:
-            print("nothing written: a partial run goes to a folder given with --out", file=sys.stderr)
+        if args.merge:
+            document = merged(json.loads(results.read_text()), document)
+        elif not complete and not args.out:
+            print("nothing written: a partial run goes to a folder given with --out, or --merge", file=sys.stderr)
             return
         results.write_text(json.dumps(document, indent=1) + "\n")
     report.draw(document, chart)

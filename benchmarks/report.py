@@ -13,7 +13,7 @@ from benchmarks.timing import FLOOR, OURS, PEER, Line, Result
 Entry: TypeAlias = dict[str, Any]
 _LIBRARIES = (
     "tensorbytes", "numpy", "ml_dtypes", "torch", "tensorflow-cpu", "safetensors", "pyarrow", "msgpack",
-    "msgpack-numpy", "tenso", "google-crc32c", "tfrecord", "protobuf", "isal",
+    "msgpack-numpy", "tenso", "google-crc32c", "tfrecord", "protobuf", "isal", "gguf",
 )  # fmt: skip
 
 
@@ -307,13 +307,14 @@ _AHEAD, _BEHIND, _OTHERS = "#1b7837", "#c2570c", "#b0b0b0"
 
 
 def draw(document: Entry, path: Path) -> None:
-    """Each line's peers on a logarithmic axis: how many times as fast tensorbytes is."""
+    """The peers of each line that has a target, on a logarithmic axis: how many times as fast tensorbytes is."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     lines = [line for line in document["lines"] if _ours(line) and line["best_peer"]]
+    lines = [line for line in lines if line["target"]] or lines
     figure, axes = plt.subplots(figsize=(10, 1.6 + 0.34 * len(lines)))
     axes.set_xscale("log")
     axes.set_xlim(_LEFT, _RIGHT)
@@ -344,8 +345,9 @@ def _draw_line(axes: Any, y: int, line: Entry) -> None:
     colour = _AHEAD if best["ratio"] >= 1 else _BEHIND
     axes.plot([r for r in ratios if _LEFT < r < _RIGHT], [y] * sum(_LEFT < r < _RIGHT for r in ratios), "o",
               color=_OTHERS, markersize=4, zorder=2)  # fmt: skip
-    off_scale = best["ratio"] <= _LEFT
-    axes.plot([max(best["ratio"], _LEFT * 1.15)], [y], "<" if off_scale else "o", color=colour, markersize=8, zorder=3)
+    marker = "<" if best["ratio"] <= _LEFT else ">" if best["ratio"] >= _RIGHT else "o"
+    shown = min(max(best["ratio"], _LEFT * 1.15), _RIGHT / 1.15)
+    axes.plot([shown], [y], marker, color=colour, markersize=8, zorder=3)
     if target and target["compared"] and target["compared"]["name"] == best["name"]:
         axes.plot([target["at_least"]], [y], "|", color="black", markersize=12, markeredgewidth=1.8, zorder=4)
     label = f"{_times(best['ratio'])} x {best['name']}"

@@ -124,7 +124,7 @@ def convert(source, source_format, format, folder):
     alone = next(iter(before)) if len(before) == 1 else None
     dropped = {loss.name or alone for loss in report.losses if loss.dropped}
     granted = {(loss.name or alone, loss.feature) for loss in report.losses}
-    if (report.rows == 1 and format in ("arrow", "parquet")) or "1 rows stacked" in report.changes:
+    if (report.rows == 1 and format in ("arrow", "parquet")) or "1 row stacked" in report.changes:
         before = {name: leaf._replace(value=_stacked(leaf.whole)) for name, leaf in before.items()}
     for name, leaf in before.items():
         if name in dropped:

@@ -160,8 +160,9 @@ def test_swapped_arguments(tmp_path):
         tb.save(tmp_path / "x.tb", x)
     with pytest.raises(tb.UsageError, match=r"to read a file: load\(path\)"):
         tb.loads("x.tb")
-    with pytest.raises(tb.UsageError, match="expected a path or a file object"):
-        tb.load(b"bytes")
+    for verb in (tb.load, tb.open):
+        with pytest.raises(tb.UsageError, match=r"expected a path or a file object.*use loads\(\) for bytes"):
+            verb(b"bytes")
 
 
 def test_unknown_names_list_the_known_ones():
@@ -183,6 +184,41 @@ def test_unknown_names_list_the_known_ones():
         tb.loads(b"1234", "raw")
     with pytest.raises(tb.UsageError, match="goes with one tensor"):
         tb.dumps([np.ones(2)], name="x")
+
+
+def test_the_name_that_was_meant():
+    for wrong, meant in [("torch_file", "torchfile"), ("NPZ", "npz"), ("safetensor", "safetensors")]:
+        with pytest.raises(tb.UsageError, match=f"known: arrow, .*; did you mean '{meant}'\\?"):
+            tb.dumps(1, wrong)
+    with pytest.raises(tb.UsageError) as caught:
+        tb.dumps(1, "zip")
+    assert "did you mean" not in str(caught.value)
+
+
+def test_suffixes_that_are_not_written(tmp_path):
+    with pytest.raises(tb.UsageError, match="pass format=, one of tb, ") as caught:
+        tb.save(np.ones(3), tmp_path / "x.xyz")
+    named = str(caught.value).rpartition("one of ")[2].split(", ")
+    assert named == [name for name in formats.BUILTIN if formats.get(name).writes]
+    assert "gguf" not in named
+    with pytest.raises(tb.UsageError, match=r"RecordWriter.*convert"):
+        tb.save(np.ones(3), tmp_path / "x.tfrecord.gz")
+
+
+def test_metadata_and_limits_of_another_type(tmp_path):
+    tb.save(np.ones(2), tmp_path / "x.tb")
+    for obj in (np.ones(2), [np.ones(2)]):
+        with pytest.raises(tb.UsageError, match="meta='hi': expected a dict"):
+            tb.dumps(obj, meta="hi")
+        with pytest.raises(tb.UnsupportedError, match=r"must be text, got meta\['epoch'\]=3; pass str\(3\)"):
+            tb.dumps(obj, meta={"epoch": 3})
+        with pytest.raises(tb.UnsupportedError, match=r"must be text.* pass str\(1\)"):
+            tb.dumps(obj, meta={1: "a"})
+    for read in (tb.load, tb.open):
+        with pytest.raises(tb.UsageError, match="limits=10: expected Limits"):
+            read(tmp_path / "x.tb", limits=10)
+    with pytest.raises(tb.UsageError, match="limits=10: expected Limits"):
+        tb.loads(tb.dumps(np.ones(2)), limits=10)
 
 
 def test_a_missing_file_is_the_systems_error(tmp_path):
@@ -299,6 +335,21 @@ def test_an_unwritable_format_object_says_so():
     with pytest.raises(tb.UsageError, match="appending needs a path"):
         tb.open(io.BytesIO(), "a")
     assert formats.by_suffix("model.TB") == "tb"
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_a_stream_takes_no_more_than_it_can_use(tmp_path, mode):
+    with pytest.raises(tb.UsageError, match="streams are written as 'tb', and the suffix asks for 'npz'"):
+        tb.open(tmp_path / "x.npz", mode)
+    for options in ({"to": "torch"}, {"device": "cpu"}):
+        with pytest.raises(tb.UsageError, match="are for reading"):
+            tb.open(tmp_path / "x.tb", mode, **options)
+    with pytest.raises(tb.UsageError, match="no option 'level' here"):
+        tb.open(tmp_path / "x.tb", mode, level=3)
+    assert list(tmp_path.iterdir()) == []
+    with tb.open(tmp_path / "x.npz", mode, "tb") as f:  # asked for in so many words
+        f.write(1)
+    assert tb.load(tmp_path / "x.npz") == [1]
 
 
 def test_a_file_of_examples_is_recognised(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import api, dtypes, errors, formats, testing
+from tensorbytes import api, dtypes, errors, formats, frameworks, testing
 from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats.arrow import FORMAT, from_table, to_table
 from tensorbytes.tensor import Ragged, Strings, Tensor, identical
@@ -304,6 +304,24 @@ def test_tensors_of_varying_shape_with_permuted_axes():
         tb.loads(saved(pa.Table.from_arrays([array], schema=schema)))
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_columns_of_the_same_name_are_refused(lazy, tmp_path):
+    columns = [pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])]
+    (tmp_path / "x.arrow").write_bytes(saved(pa.Table.from_arrays(columns, names=["a", "b", "a"])))
+    with pytest.raises(errors.UnsupportedError, match="several columns have the name 'a'"):
+        tb.open(tmp_path / "x.arrow").keys() if lazy else tb.load(tmp_path / "x.arrow")
+
+
+def test_lists_of_equal_length_make_a_dense_array():
+    found = tb.loads(saved(pa.table({"x": [[1, 2], [3, 4], [5, 6]]})))["x"]
+    assert repr(found) == "Ragged(3 rows of int64, lengths 2 to 2)"
+    assert frameworks.of(found) == "neutral"
+    dense = np.asarray(found)
+    assert dense.dtype == np.int64
+    assert dense.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert np.array(found, np.float32).dtype == np.float32
+
+
 def test_a_table_without_columns():
     with pytest.raises(errors.UnsupportedError, match="without columns"):
         tb.loads(saved(pa.table({})))
@@ -367,7 +385,7 @@ def test_without_pyarrow(format, monkeypatch):
     raw = tb.dumps(np.arange(3), format)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for call in (lambda: tb.dumps(np.arange(3), format), lambda: tb.loads(raw)):
-        with pytest.raises(errors.MissingDependencyError, match=r"tensorbytes\[arrow\]"):
+        with pytest.raises(errors.MissingDependencyError, match=rf"^format '{format}' needs .*tensorbytes\[arrow\]"):
             call()
     assert tb.loads(tb.dumps(np.arange(3), "arrowtensor")).tolist() == [0, 1, 2]
 

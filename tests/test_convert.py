@@ -1,5 +1,6 @@
 """convert: rows and documents, choosing and naming, losses, verification, damage."""
 
+import io
 import json
 
 import numpy as np
@@ -238,3 +239,130 @@ def test_large_rows_stay_out_of_memory(tmp_path):
     report = tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.npy", names="x", verify=True)
     assert report.rows == 20_000
     assert np.load(tmp_path / "x.npy")[19_999, 3] == 19_999
+
+
+@pytest.mark.parametrize("suffix", ["npz", "tb", "safetensors", "pt", "parquet"])
+@pytest.mark.parametrize("rename", [{"a": "b"}, lambda name: "x", {"d/x": "a"}, {"a": "d"}])
+def test_names_that_clash(tmp_path, suffix, rename):
+    tb.save({"a": np.ones(2), "b": np.zeros(3), "d": {"x": np.ones(1)}}, tmp_path / "in.tb")
+    out = tmp_path / f"out.{suffix}"
+    out.write_bytes(b"old")
+    with pytest.raises(tb.UsageError, match="one place"):
+        tb.convert(tmp_path / "in.tb", out, rename=rename)
+    assert out.read_bytes() == b"old"
+
+
+def test_renaming_one_item_of_a_list(tmp_path):
+    tb.save({"l": [np.ones(1), np.zeros(2)], "d": {"x": np.ones(3)}}, tmp_path / "in.npz")
+    report = tb.convert(tmp_path / "in.npz", tmp_path / "out.npz", rename={"l/0": "w", "d/x": "e"}, verify=True)
+    assert sorted(tb.load(tmp_path / "out.npz")) == ["e", "l/1", "w"]
+    assert report.changes == ["nested values that were renamed stand under their new names alone"]
+
+
+def test_columns_that_were_not_chosen_are_not_read(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    pa.parquet.write_table(pa.table({"id": [1, 2], "text": ["a", None]}), tmp_path / "in.parquet")
+    with pytest.raises(tb.UnsupportedError, match="null"):
+        tb.convert(tmp_path / "in.parquet", tmp_path / "out.npz")
+    tb.convert(tmp_path / "in.parquet", tmp_path / "out.npz", names=["id"], verify=True)
+    assert tb.load(tmp_path / "out.npz")["id"].tolist() == [1, 2]
+    with tb.RecordWriter(tmp_path / "in.tfrecord") as writer:
+        writer.write({"a": 1, "b": b"x"})
+    tb.convert(tmp_path / "in.tfrecord", tmp_path / "out.tfrecord", names="a", verify=True)
+    assert list(tb.open_records(tmp_path / "out.tfrecord")[0]) == ["a"]
+
+
+def test_advice_for_savers_is_not_repeated(tmp_path):
+    tb.save({"z": np.ones(2, np.complex128), "w": np.ones(1)}, tmp_path / "x.tb")
+    report = tb.convert(tmp_path / "x.tb", tmp_path / "x.safetensors", allow="all")
+    assert "pass" not in report.losses[0].what
+
+
+def test_tables_keep_what_they_say_of_themselves(tmp_path):
+    tb.save({"w": np.ones((2, 3)), "l": [1, 2]}, tmp_path / "in.arrow", meta={"k": "v"})
+    for name in ("out.npz", "out.parquet", "out.safetensors"):
+        report = tb.convert(tmp_path / "in.arrow", tmp_path / name, verify=True)
+        assert report.lossless
+        with tb.open(tmp_path / name) as file:
+            assert file.meta["k"] == "v"
+        assert tb.load(tmp_path / name)["l"] == [1, 2]
+    with pytest.raises(tb.LossError, match="metadata of the whole"):
+        tb.convert(tmp_path / "in.arrow", tmp_path / "out.tfrecord")
+
+
+def test_tables_in_memory(tmp_path):
+    class Named(io.BytesIO):
+        name = str(tmp_path / "other.arrow")
+
+    tb.save({"w": np.zeros(3)}, tmp_path / "other.arrow")
+    tb.convert(Named(tb.dumps({"w": np.ones(3)}, "arrow")), tmp_path / "out.npz")
+    assert tb.load(tmp_path / "out.npz")["w"].tolist() == [1, 1, 1]
+
+
+def test_two_tensors_of_one_name(tmp_path):
+    tb.save({"a": {"b": np.ones(2)}, "a/b": np.zeros(2)}, tmp_path / "x.tb")
+    tb.save({"a": {"b": np.full(2, 5.0)}, "a/b": np.zeros(2)}, tmp_path / "y.tb")
+    with pytest.raises(tb.LossError, match="two columns would be named 'a/b'"):
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0, allow="all")
+    tb.convert(tmp_path / "x.tb", tmp_path / "x.npz", verify=True)
+    assert tb.load(tmp_path / "x.npz")["a"]["b"].tolist() == [1, 1]
+    assert not tb.diff(tmp_path / "x.tb", tmp_path / "y.tb").identical
+
+
+def test_losses_of_later_rows(tmp_path):
+    with tb.open(tmp_path / "s.tb", "w") as stream:
+        stream.write({"a": np.ones(2)})
+        stream.write({"a": np.ones(2), "n": 3})
+    with pytest.raises(tb.LossError, match="Python int"):
+        tb.convert(tmp_path / "s.tb", tmp_path / "s.tfrecord")
+    report = tb.convert(tmp_path / "s.tb", tmp_path / "s.tfrecord", allow="kind", verify=True)
+    assert [(loss.name, loss.feature) for loss in report.losses] == [("n", "kind")]
+
+
+def test_nothing_is_written_before_names_and_losses_are_checked(model, tmp_path):
+    (tmp_path / "old.npz").write_bytes(b"old")
+    with pytest.raises(tb.UsageError, match="no tensor 'typo'"):
+        tb.convert(model, tmp_path / "old.npz", names=["names", "typo"])
+    assert (tmp_path / "old.npz").read_bytes() == b"old"
+    with pytest.raises(tb.LossError):
+        tb.convert(model, tmp_path / "each_{name}.raw")
+    assert not list(tmp_path.glob("each_*"))
+
+
+def test_verifying_several_files_and_what_can_t_be_read_again(model, tmp_path):
+    assert tb.convert(model, tmp_path / "{name}.npy", verify=True).verified
+    with pytest.raises(tb.UsageError, match="takes a path"):
+        tb.convert(model, io.BytesIO(), "npz", verify=True)
+
+
+def test_feature_lists_stay_feature_lists(tmp_path):
+    with tb.RecordWriter(tmp_path / "in.tfrecord", lists=["steps"]) as writer:
+        writer.write({"id": 1, "steps": [[1, 2], [3]]})
+    tb.convert(tmp_path / "in.tfrecord", tmp_path / "out.tfrecord", verify=True)
+    assert tb.diff(tmp_path / "in.tfrecord", tmp_path / "out.tfrecord").identical
+
+
+def test_rows_that_become_even_by_chance(tmp_path):
+    with tb.open(tmp_path / "s.tb", "w") as stream:
+        for index in range(2500):
+            stream.write({"x": np.ones(index % 3 if index < 1024 else 2)})
+    assert tb.convert(tmp_path / "s.tb", tmp_path / "s.arrow", verify=True).rows == 2500
+
+
+def test_calls_that_make_no_sense(model, tmp_path):
+    tb.convert(model, tmp_path / "rows.tfrecord", unstack=0)
+    with tb.open(tmp_path / "s.tb", "w") as stream:
+        stream.write({"a": np.ones(2)})
+    for source, target, options in (
+        ("rows.tfrecord", "x.npz", {"unstack": 0}),
+        ("s.tb", "x.npz", {"unstack": 0}),
+        ("s.tb", "x.npz", {"stack": False}),
+        ("rows.tfrecord", "{name}.parquet", {}),
+        ("rows.tfrecord", "x.parquet", {"colour": 1}),
+        ("s.tb", "x.tfrecord", {"colour": 1}),
+        ("model.tb", "x.tfrecord", {"stack": True}),
+    ):
+        with pytest.raises(tb.UsageError):
+            tb.convert(tmp_path / source, tmp_path / target, **options)

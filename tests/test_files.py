@@ -169,6 +169,18 @@ def test_names_slices_and_metadata(path):
     assert list(tb.load(path, names=["s"])) == ["s"]
 
 
+def test_items_values_and_other_keys(path):
+    tb.save({"w": np.arange(6.0), "b": np.ones(2)}, path)
+    with tb.open(path) as f:
+        assert [(name, entry.name, entry[1]) for name, entry in f.items()] == [("w", "w", 1), ("b", "b", 1)]
+        assert [entry.shape for entry in f.values()] == [(6,), (2,)]
+        assert tb.equal(f[np.int64(0)], f[0])
+        for key in (slice(0, 2), 1.5, None, (0, 1)):
+            with pytest.raises(tb.UsageError, match=r"f\.entries\(\)\[0\]\[:2\] slices a tensor"):
+                f[key]
+        assert f.entries()[0][:2].tolist() == [0, 1]
+
+
 def test_slices_go_to_any_framework(path):
     import torch
 

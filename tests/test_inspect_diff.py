@@ -153,7 +153,7 @@ def test_structure(tmp_path):
     found = tb.diff(tmp_path / "a.tb", tmp_path / "b.tb")
     assert (found.only_in_a, found.only_in_b) == (["a"], ["c"])
     why = {tensor.name: tensor.why for tensor in found.tensors}
-    assert why == {"b": "shape [2, 3] | [3, 2]", "s": "indices differ", "t": "1 of 2 strings differ"}
+    assert why == {"b": "shape [2, 3] | [3, 2]", "s": "indices differ", "t": "1 other string"}
     assert found.meta == {"k": (None, "v")}
     assert not found.close()
     assert tb.diff(tmp_path / "a.tb", tmp_path / "b.tb", names="b").only_in_a == []
@@ -179,3 +179,26 @@ def test_damage_is_found_on_the_way(files):
     (files / "bad.tb").write_bytes(data)
     with pytest.raises(tb.CorruptError):
         tb.diff(files / "x.tb", files / "bad.tb")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (np.array([1, np.nan, 2]), np.array([np.nan, 1, 2])),
+        (np.array([complex(np.inf, 1)]), np.array([complex(np.inf, 2)])),
+        (np.array([5], "M8[D]"), np.array([5], "M8[s]")),
+        (np.array([2**62 + 1], np.int64), np.array([2**62], np.int64)),
+    ],
+)
+def test_what_is_not_close(tmp_path, a, b):
+    tb.save({"x": a}, tmp_path / "a.tb")
+    tb.save({"x": b}, tmp_path / "b.tb")
+    found = tb.diff(tmp_path / "a.tb", tmp_path / "b.tb")
+    assert not found.identical
+    assert not found.close(rtol=1e-30, atol=0)
+    json.loads(json.dumps(found.as_dict(), allow_nan=False))
+
+
+def test_a_name_that_neither_has(files):
+    with pytest.raises(tb.UsageError, match="typo"):
+        tb.diff(files / "x.tb", files / "x.npz", names="typo")

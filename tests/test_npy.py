@@ -615,3 +615,60 @@ def test_the_corpus_reads_as_numpy_reads_it():
 
 def test_the_first_bytes_tell():
     assert formats.sniff(saved(np.arange(2)), 200) == "npy"
+
+
+# ---- the rows of a ragged value -----------------------------------------------
+
+
+def test_rows_by_their_number():
+    flat = Tensor("int16", (5,), np.arange(5, dtype=np.int16))
+    splits = np.array([0, 2, 2, 5])
+    text = Ragged(Strings.from_items("abcde", (5,), "utf-8"), (splits,))
+    assert [row.tolist() for row in text] == [["a", "b"], [], ["c", "d", "e"]]
+    shaped = Ragged(flat, (splits,), np.array([[2, 1], [0, 7], [1, 3]]))
+    assert [row.shape for row in shaped] == [(2, 1), (0, 7), (1, 3)]
+    for value in (Ragged(flat, (splits,)), text, shaped):
+        rows = value.rows()
+        for number in range(-3, 3):
+            assert type(value[number]) is np.ndarray
+            assert np.array_equal(value[number], rows[number])
+        for wrong in (3, -4):
+            with pytest.raises(IndexError):
+                value[wrong]
+        with pytest.raises(TypeError):
+            value[:1]
+    deep = Ragged(flat, (np.array([0, 1, 3]), splits))
+    assert [row.tolist() for row in deep[-1]] == [[], [2, 3, 4]]
+
+
+def test_rows_of_the_same_shape_make_a_dense_array():
+    flat = Tensor("int16", (12,), np.arange(12, dtype=np.int16))
+    halves, thirds = np.array([0, 6, 12]), np.array([0, 4, 8, 12])
+    assert np.asarray(Ragged(flat, (halves,))).tolist() == np.arange(12).reshape(2, 6).tolist()
+    deep = Ragged(flat, (np.array([0, 3]), thirds))
+    assert np.asarray(deep).tolist() == np.arange(12).reshape(1, 3, 4).tolist()
+    shaped = Ragged(flat, (halves,), np.array([[2, 3], [2, 3]]))
+    assert np.asarray(shaped).tolist() == np.arange(12).reshape(2, 2, 3).tolist()
+    assert np.asarray(Ragged(Tensor("int16", (0, 2), b""), (np.array([0]),))).shape == (0, 0, 2)
+    for uneven in (
+        Ragged(flat, (np.array([0, 5, 12]),)),
+        Ragged(flat, (halves,), np.array([[2, 3], [3, 2]])),
+        Ragged(flat, (np.array([0, 1, 3]), thirds)),
+    ):
+        for kind in (ValueError, tb.UnsupportedError):
+            with pytest.raises(kind, match="rows of different shapes"):
+                np.asarray(uneven)
+
+
+def test_what_a_ragged_value_shows():
+    flat = Tensor("float32", (5,), bytes(20))
+    splits = np.array([0, 0, 4, 5])
+    assert repr(Ragged(flat, (splits,))) == "Ragged(3 rows of float32, lengths 0 to 4)"
+    named = Ragged(flat, (splits,), np.array([[0, 9], [2, 2], [1, 1]]), "r", {"a": "b"})
+    assert repr(named) == "Ragged(3 rows of float32, sizes 0 to 4, name='r', meta={'a': 'b'})"
+    assert repr(Ragged(Strings.from_items([], (0,), "bytes"), (np.array([0]),))) == "Ragged(0 rows of strings)"
+
+
+def test_a_mask_is_not_dropped():
+    with pytest.raises(tb.UnsupportedError, match=r"a mask, which np\.asarray\(x\) would drop"):
+        tb.dumps(np.ma.masked_array([1, 2], [0, 1]), "npy")

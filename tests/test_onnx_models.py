@@ -80,6 +80,7 @@ def test_the_numbers_of_the_fields():
     header = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string", "graph")
     assert numbers(onnx.ModelProto, *header, "opset_import", "metadata_props") == [1, 2, 3, 4, 5, 6, 7, 8, 14]
     assert numbers(onnx.GraphProto, "name", "initializer", "sparse_initializer") == [2, 5, 15]
+    assert numbers(onnx.GraphProto, "node") + numbers(onnx.NodeProto, "op_type") == [1, 4]
     assert numbers(onnx.SparseTensorProto, "values", "indices", "dims") == [1, 2, 3]
 
 
@@ -88,6 +89,22 @@ def test_a_model_without_weights_is_an_empty_dict(tmp_path):
     assert tb.load(tmp_path / "m.onnx") == {}
     with tb.open(tmp_path / "m.onnx") as f:
         assert f.meta["onnx.graph"] == "g"
+        assert "onnx.remark" not in f.meta
+
+
+def test_constants_in_nodes_are_counted_where_nothing_else_is_there(tmp_path):
+    made = model()
+    for n in range(2):
+        made.graph.node.add().CopyFrom(helper.make_node("Constant", [], [f"c{n}"], value_float=1.0))
+    made.graph.node.add().CopyFrom(helper.make_node("Add", ["c0", "c1"], ["y"]))
+    onnx.save(made, tmp_path / "m.onnx")
+    assert tb.load(tmp_path / "m.onnx") == {}
+    with tb.open(tmp_path / "m.onnx") as f:
+        assert f.meta["onnx.remark"] == "constants inside nodes are not read: 2"
+    made.graph.initializer.append(numpy_helper.from_array(np.ones(1), "w"))
+    onnx.save(made, tmp_path / "m.onnx")
+    with tb.open(tmp_path / "m.onnx") as f:
+        assert "onnx.remark" not in f.meta
 
 
 def test_tensors_of_a_model_are_views_of_the_map(tmp_path):

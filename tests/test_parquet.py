@@ -169,6 +169,12 @@ def test_row_groups_without_rows(dictionaries):
     assert (got["x"].tolist(), got["y"].tolist(), rows_of(got["l"])) == ([1, 2], ["a", "b"], [[1], []])
 
 
+def test_columns_of_the_same_name_are_refused():
+    raw = saved(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
+    with pytest.raises(errors.UnsupportedError, match="several columns have the name 'a'"):
+        tb.loads(raw)
+
+
 def test_names_with_dots_are_told_apart():
     table = pa.table({"a.b": [1, 2], "a": pa.array([[3], [4]]), "a.list.element": [5, 6]})
     with tb.open(io.BytesIO(saved(table))) as file:

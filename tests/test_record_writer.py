@@ -1,6 +1,7 @@
 """RecordWriter: TensorFlow and protobuf read what it writes; nothing is lost in silence."""
 
 import base64
+import gc
 import io
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import tensorflow as tf
 import torch
 
+import tensorbytes as tb
 from tensorbytes import Ragged, Sparse, Strings, Tensor, _wire
 from tensorbytes.errors import (
     SchemaError,
@@ -905,3 +907,90 @@ def test_modes_of_files_are_kept(path):
     os.chmod(path, 0o640)
     written(path, [{"x": 2}])
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_devices_and_pipes_have_nothing_beside_them(path):
+    """A link to a device stands for one: nobody may write beside the real one."""
+    path.symlink_to(os.devnull)
+    with RecordWriter(path) as writer:
+        writer.write({"x": 1})
+    assert names(path.parent) == ["x.tfrecord"]
+    pipe = path.parent / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with RecordWriter(pipe) as writer:
+            writer.write({"x": 1})
+        assert len(os.read(reader, 1000)) > 16
+    finally:
+        os.close(reader)
+    assert names(path.parent) == ["pipe", "x.tfrecord"]
+
+
+def test_a_folder_of_the_same_name_is_no_device(path):
+    path.mkdir()
+    with RecordWriter(path, shards=2) as writer:
+        writer.write({"x": 1})
+    assert "x.tfrecord.schema.json" in names(path.parent)
+
+
+# ---- writers that nobody closes ---------------------------------------------
+
+
+def opened_writers(path):
+    return RecordWriter(path, shards=2), RecordWriter(f"{path}.gz", compression="gzip"), tb.open(f"{path}.tb", "w")
+
+
+def write_some(writers):
+    for writer in writers:
+        writer.write({"x": np.zeros(100_000)})
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_a_dropped_writer_leaves_nothing(path):
+    writers = opened_writers(path)
+    write_some(writers)
+    assert len(names(path.parent)) == 4
+    del writers
+    gc.collect()
+    assert names(path.parent) == []
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_a_dropped_writer_leaves_what_was_flushed(path):
+    writers = opened_writers(path)
+    write_some(writers)
+    for writer in writers:
+        writer.flush()
+    before = names(path.parent)
+    del writers, writer
+    gc.collect()
+    assert names(path.parent) == before
+    assert not any(name.endswith(".tmp") for name in before)
+    with tb.open(f"{path}.tb") as found:
+        assert found.verify() == 1
+
+
+def test_a_writer_that_is_open_at_the_end_leaves_nothing(path):
+    code = "import sys, tensorbytes as tb; w = tb.open(sys.argv[1], 'w'); w.write(1); r = tb.RecordWriter(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    assert names(path.parent) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_leaves_the_file_to_its_parent(path):
+    code = """if True:
+        import gc, os, sys, tensorbytes as tb
+        w = tb.open(sys.argv[1], "w")
+        w.write(1)
+        child = os.fork()
+        if not child:
+            del w
+            gc.collect()
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0
+        w.close()
+    """
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    assert names(path.parent) == ["x.tfrecord"]
+    assert tb.load(path) == [1]

@@ -200,6 +200,42 @@ def test_the_name_of_a_compression_is_checked_before_anything_is_read(tmp_path, 
     assert len(open_records(tmp_path / "x", compression=None)) == 1
 
 
+# ---- tensors ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [
+    np.arange(5), np.float32(1), "text", [b"a", b"b"], {"a": {"b": np.zeros((2, 3))}}, {}, [], tb.Ragged(
+        tb.Tensor("int64", (3,), np.arange(3)), [np.array([0, 1, 3])]
+    ),
+], ids=lambda value: type(value).__name__)  # fmt: skip
+def test_tensors_are_no_examples(tmp_path, value):
+    path = tmp_path / "m.tb"
+    tb.save(value, path)
+    optional = {"a": tb.Feature("int64", optional=True)}
+    for use in (
+        lambda: list(open_records(path)),
+        lambda: list(open_records(path).batches(10)),
+        lambda: list(open_records(path, schema=optional)),
+        lambda: open_records(path).schema,
+        lambda: open_records(path)[0],
+        lambda: tb.infer_schema(path),
+    ):
+        with pytest.raises(
+            errors.UsageError, match=r"m\.tb: records of tensors rather than Examples; tb\.open\(path\)"
+        ):
+            use()
+    assert next(open_records(path).payloads())[0] == 0x08
+
+
+def test_examples_that_start_as_tensors_do():
+    """A field 1 of another type is an unknown one, so is whatever else an Example has no place for."""
+    tensor = tf.make_tensor_proto([1, 2]).SerializeToString()
+    for first in (tensor, b"\x08\x01", b"\x08\x01\x12\x00"):
+        payloads = [first + made(a=[1]), made(a=[2])]
+        assert plain_rows(open_records(stream(payloads))) == expected(payloads)
+    assert list(open_records(stream([b"\x08\x01", made(a=[1])]))) == [{}, {"a": 1}]
+
+
 # ---- odd encodings -------------------------------------------------------------------
 
 

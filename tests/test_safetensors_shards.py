@@ -12,7 +12,7 @@ import torch
 
 import tensorbytes as tb
 from tensorbytes import storage
-from tensorbytes.errors import CorruptError, LimitError, Limits, LossError, UsageError
+from tensorbytes.errors import CorruptError, LimitError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats._safetensors import shards
 
 MODEL = {f"layer.{i}.weight": np.full((10, 10), i, np.float32) for i in range(7)}
@@ -89,6 +89,28 @@ def test_a_folder_that_holds_two(folder):
         tb.load(folder)
 
 
+def test_a_file_beside_an_index_of_its_own_name(folder):
+    index = (folder / INDEX).read_text()
+    os.unlink(folder / INDEX)
+    (folder / "other.safetensors.index.json").write_text(index)
+    assert same(tb.load(folder))
+    safetensors.numpy.save_file(OTHER, folder / "other.safetensors")
+    with pytest.raises(
+        UsageError, match=r"other\.safetensors\.index\.json and other\.safetensors: pass the path of one"
+    ):
+        tb.load(folder)
+    assert same(tb.load(folder / "other.safetensors"), OTHER)
+
+
+def test_a_folder_of_links_to_another_one(folder, tmp_path_factory):
+    links = tmp_path_factory.mktemp("links")
+    for name in listing(folder):
+        os.symlink(folder / name, links / name)
+    with pytest.raises(UnsupportedError, match="or pass the real folder"):
+        tb.load(links)
+    assert same(tb.load(os.path.dirname(os.path.realpath(links / INDEX))))
+
+
 def test_a_folder_that_holds_none(tmp_path):
     with pytest.raises(UsageError, match="folder"):
         tb.load(tmp_path)
@@ -140,7 +162,7 @@ def test_no_link_leads_out(folder, tmp_path_factory):
     path = folder / "model-00001-of-00004.safetensors"
     shutil.move(path, outside / "x")
     os.symlink(outside / "x", path)
-    with pytest.raises(CorruptError, match="leads out"):
+    with pytest.raises(UnsupportedError, match=r"leads out.*copy the file into the folder, or pass the real folder"):
         tb.load(folder)
     os.unlink(path)
     shutil.move(outside / "x", folder / "inside")
@@ -159,7 +181,7 @@ def test_snapshots_of_a_hub_s_cache_are_links(folder, tmp_path_factory):
     assert same(tb.load(snapshot))
     os.unlink(snapshot / "model-00001-of-00004.safetensors")
     os.symlink(folder / "model-00001-of-00004.safetensors", snapshot / "model-00001-of-00004.safetensors")
-    with pytest.raises(CorruptError, match="leads out"):
+    with pytest.raises(UnsupportedError, match=r"leads out.*copy the file into the folder, or pass the real folder"):
         tb.load(snapshot)
 
 
@@ -304,6 +326,43 @@ def test_a_checkpoint_is_replaced(folder):
     tb.save(MODEL, path, max_shard_bytes=800)
     assert len(listing(folder)) == 5
     assert same(tb.load(folder))
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_checkpoint_is_replaced_by_a_single_file(folder, sync):
+    (folder / "model-00009-of-00009.safetensors").write_bytes(b"not in the index")
+    tb.save(OTHER, folder / "model.safetensors", sync=sync)
+    assert listing(folder) == ["model-00009-of-00009.safetensors", "model.safetensors"]
+    assert same(tb.load(folder), OTHER)
+
+
+def test_a_checkpoint_of_another_name_stays(folder):
+    before = listing(folder)
+    tb.save(OTHER, folder / "other.safetensors")
+    tb.save(OTHER, folder / "model", "safetensors")
+    assert listing(folder) == sorted([*before, "other.safetensors", "model"])
+    assert same(tb.load(folder / INDEX))
+
+
+def test_a_crash_on_the_way_to_a_single_file(folder, monkeypatch):
+    def dying(path):
+        raise Crash
+
+    monkeypatch.setattr(os, "unlink", dying)
+    with pytest.raises(Crash):
+        tb.save(OTHER, folder / "model.safetensors")
+    with pytest.raises(UsageError, match="pass the path of one"):
+        tb.load(folder)
+    assert same(tb.load(folder / "model.safetensors"), OTHER)
+    assert same(tb.load(folder / INDEX))
+
+
+def test_the_index_goes_before_the_shards(folder, monkeypatch):
+    removed, unlink = [], os.unlink
+    monkeypatch.setattr(os, "unlink", lambda path: removed.append(os.path.basename(path)) or unlink(path))
+    tb.save(OTHER, folder / "model.safetensors")
+    assert removed[0] == INDEX
+    assert len(removed) == 5
 
 
 def test_files_of_others_stay(folder):

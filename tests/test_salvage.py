@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tensorbytes as tb
 from salvage_bytes import (
     INNER,
     NESTED,
@@ -28,7 +29,7 @@ from salvage_bytes import (
 from tensorbytes import _wire
 from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import reference, salvage_reference
-from tensorbytes.errors import LimitError, Limits, UsageError
+from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
 from tensorbytes.records.files.compression import compressor, open_source
 from tensorbytes.records.files.salvage import intact, repair, verify
 
@@ -130,6 +131,10 @@ def test_every_truncation(file):
         found = [(damage.kind, damage.start, damage.end, damage.record) for damage in damages]
         kind = "cut header" if size - start < 12 else "cut payload"
         assert found == ([(kind, start, size, number)] if size > start else []), size
+        if size and not number:
+            with pytest.raises(CorruptError, match="no record in it is whole"):
+                repaired(cut)
+            continue
         data, report = repaired(cut)
         assert data == file.data[:start]
         assert (report.damages, report.size, report.intact) == (tuple(renamed(damages)), size, start)
@@ -471,6 +476,11 @@ def test_cut_compression():
         assert damage.start == file.borders[report.records]
         assert damage.record == report.records
         out = io.BytesIO()
+        if not report.records:
+            with pytest.raises(CorruptError, match="no record in it is whole"):
+                repair(io.BytesIO(data[:size]), out, compression="gzip")
+            assert out.getvalue() == b""
+            continue
         repair(io.BytesIO(data[:size]), out, compression="gzip")
         assert gzip.decompress(out.getvalue()) == file.data[: damage.start]
 
@@ -484,6 +494,8 @@ def test_flipped_bits_in_compressed_data():
         report = verify(io.BytesIO(changed), compression="gzip")
         assert report.damages
         assert report.intact == report.size - report.lost
+        if not report.records:
+            continue
         out = io.BytesIO()
         repair(io.BytesIO(changed), out, compression="gzip")
         assert in_order(salvaged(gzip.decompress(out.getvalue())).payloads, file.payloads)
@@ -537,6 +549,42 @@ def test_something_else(data):
     assert (report.records, report.intact, report.lost) == (0, 0, len(data))
     assert [(damage.start, damage.end) for damage in report.damages] == [(0, len(data))]
     assert "is this a TFRecord file" in str(report)
+
+
+@pytest.mark.parametrize("format", ["npz", "npy", "safetensors", "torchfile", "arrowtensor", "tensorproto"])
+def test_a_sound_file_of_another_format(tmp_path, format):
+    path, out = tmp_path / "x", tmp_path / "out"
+    x = np.arange(5000, dtype=np.float32)
+    tb.save(x if format in ("npy", "tensorproto", "arrowtensor") else {"x": x}, path, format)
+    out.write_bytes(b"old")
+    message = rf"x is a file of format '{format}'.*with tb\.open\(path\) as f: f\.verify\(\)"
+    for check in (lambda: verify(path), lambda: repair(path, out), lambda: repair(path, path, replace=True)):
+        with pytest.raises(UsageError, match=message):
+            check()
+    with open(path, "rb") as file, pytest.raises(UsageError, match=message):
+        verify(file)
+    assert out.read_bytes() == b"old"
+    with tb.open(path) as opened:
+        assert opened.verify() == 1
+
+
+def test_tensors_are_records_too(tmp_path):
+    path = tmp_path / "x.tb"
+    tb.save({"a": np.arange(9), "b": np.ones(3)}, path)
+    assert verify(path).records == 2
+    data = path.read_bytes()
+    path.write_bytes(data[:40])
+    assert [damage.kind for damage in verify(path).damages] == ["cut payload"]
+
+
+@pytest.mark.parametrize("data", [PNG, framed([b"only one"])[:-1], gzip.compress(b"text")], ids=["png", "cut", "gzip"])
+def test_nothing_is_written_where_no_record_is_whole(tmp_path, data):
+    path, out = tmp_path / "x", tmp_path / "out"
+    path.write_bytes(data)
+    for target in (out, out.as_uri()):
+        with pytest.raises(CorruptError, match=r"x: no record in it is whole, so nothing is written.*\(byte 0\)"):
+            repair(path, target)
+        assert os.listdir(tmp_path) == ["x"]
 
 
 def test_the_report_in_words(tmp_path):

@@ -280,3 +280,9 @@ def test_nesting_beyond_the_limit_is_refused():
     leaf = Leaf(x, (("list", 0),) * 65)
     with pytest.raises(tb.UnsupportedError, match="deeper than 64"):
         formats.get("torchfile").dumps(Document([leaf]), frozenset(), {})
+
+
+def test_a_module_is_no_tensor():
+    for module in (torch.nn.Linear(2, 3), type("Own", (torch.nn.Module,), {})()):
+        with pytest.raises(tb.UnsupportedError, match=r"is a module: save model\.state_dict\(\)"):
+            tb.dumps(module, "torchfile")

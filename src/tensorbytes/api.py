@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
-from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.reader import Reader, StreamReader, naming
 from tensorbytes.tensor import Value, amended, identical, with_meta
@@ -87,8 +87,15 @@ def save(
 
 def _by_suffix(target: Any) -> str:
     found = formats.by_suffix(str(target)) if storage.is_path(target) else None
-    if found is None and storage.is_path(target) and "." in str(target).replace("\\", "/").rpartition("/")[2]:
-        raise UsageError(f"{target}: no format has this suffix; pass format=, one of {', '.join(formats.BUILTIN)}")
+    file = str(target).replace("\\", "/").rpartition("/")[2] if storage.is_path(target) else ""
+    if found is None and "." in file:
+        if ".tfrecord" in file.lower():
+            raise UsageError(
+                f"{target}: TFRecord files are written row by row, by RecordWriter(path); "
+                "convert(source, path) turns a file of columns into one"
+            )
+        written = ", ".join(name for name in formats.BUILTIN if formats.get(name).writes)
+        raise UsageError(f"{target}: no format has this suffix; pass format=, one of {written}")
     return found or "tb"
 
 
@@ -105,6 +112,8 @@ def _prepare(
 
 def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | None = None) -> Document:
     """The neutral form of any object."""
+    if meta is not None:
+        _check_meta(meta)
     leaves = flatten(obj, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
@@ -112,6 +121,16 @@ def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | 
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
     return Document([_under_its_key(leaf) for leaf in leaves], dict(meta or {}))
+
+
+def _check_meta(meta: Any) -> None:
+    if not isinstance(meta, Mapping):
+        raise UsageError(f"meta={meta!r}: expected a dict of texts")
+    for key, text in meta.items():
+        if not isinstance(key, str):
+            raise UnsupportedError(f"metadata must be text by names, got the name {key!r}; pass str({key!r})")
+        if not isinstance(text, str):
+            raise UnsupportedError(f"metadata must be text, got meta[{key!r}]={text!r}; pass str({text!r})")
 
 
 def _under_its_key(leaf: Leaf) -> Leaf:
@@ -143,9 +162,8 @@ def loads(
         if array is not None:
             return array
     data = _check_buffer(buffer)
-    if format is None:
-        format = opening.recognise(data, len(data), "<bytes>")
-    chosen = formats.get(format)
+    _check_limits(limits)
+    chosen = opening.choose(data, len(data), "<bytes>", format)
     formats.check_options(chosen, options, chosen.read_options)
     return _result(chosen.decode(data, limits, False, options), to, device, "<bytes>")
 
@@ -156,6 +174,17 @@ def _check_buffer(buffer: Any) -> memoryview:
     except TypeError:
         hint = "; to read a file: load(path)" if isinstance(buffer, str) else ""
         raise UsageError(f"expected bytes or another buffer, got {type(buffer).__qualname__}{hint}") from None
+
+
+def _check_source(target: Any) -> None:
+    if isinstance(target, bytes | bytearray | memoryview):
+        raise UsageError(f"expected a path or a file object, got {type(target).__qualname__}; use loads() for bytes")
+    storage.check_target(target, "read")
+
+
+def _check_limits(limits: Any) -> None:
+    if not isinstance(limits, Limits):
+        raise UsageError(f"limits={limits!r}: expected Limits, such as Limits(max_bytes=1 << 30)")
 
 
 def _result(documents: Iterable[Document], to: str, device: str | None, path: str) -> Any:
@@ -193,6 +222,8 @@ def load(
             if isinstance(file, StreamReader):
                 raise UsageError("names= needs a file that can be read at random, not a stream")
             return {name: file[name].load() for name in ([names] if isinstance(names, str) else names)}
+    _check_source(target)
+    _check_limits(limits)
     path = storage.describe(target)
     found = opening.claimed(target, format)
     if found is not None:
@@ -203,12 +234,12 @@ def load(
         # torch knows no read-only memory: a private map spares it a copy.
         found = opening.of_bytes(storage.map_file(target, private=to == "torch"), path, format)
         return _result(found.decoder(path, limits, options)(True), to, device, path)
-    if storage.is_local(target) and not options:
+    if storage.is_local(target) and not options and os.path.isfile(target):  # type: ignore[arg-type]
         with io.FileIO(target) as file:  # type: ignore[arg-type]
             size = os.fstat(file.fileno()).st_size
             if size >= loader.FROM_BYTES:
                 head = os.pread(file.fileno(), opening.SNIFF_BYTES, 0)
-                chosen = formats.get(format or opening.recognise(head, size, path))
+                chosen = opening.choose(head, size, path, format)
                 if chosen.name == "tb":
                     return _result(loader.documents(file, size, limits), to, device, path)
                 documents = chosen.decode_file(file, limits, options)
@@ -234,12 +265,14 @@ def open(
     seek, such as a pipe or a socket's, gives a stream to iterate over.
     """
     if mode in ("w", "a"):
-        if format not in (None, "tb"):
-            raise UsageError(f"streams are written as 'tb', not {format!r}")
+        _check_stream(target, format, options)
+        if to != "numpy" or device is not None:
+            raise UsageError(f"mode {mode!r}: to= and device= are for reading")
         return Writer(to_document, target, append=mode == "a")
     if mode != "r":
         raise UsageError(f"mode {mode!r}: expected 'r', 'w' or 'a'")
-    storage.check_target(target, "read")
+    _check_source(target)
+    _check_limits(limits)
     if not storage.is_path(target) and not _seekable(target):
         if format not in (None, "tb"):
             raise UsageError(f"a stream is read as 'tb', not {format!r}")
@@ -247,6 +280,16 @@ def open(
     path = storage.describe(target)
     found = opening.mapped(target, format)
     return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device)
+
+
+def _check_stream(target: Any, format: str | None, options: Options) -> None:
+    """Whether a stream can be written as it was asked for."""
+    if format not in (None, "tb"):
+        raise UsageError(f"streams are written as 'tb', not {format!r}")
+    asked = formats.by_suffix(os.fspath(target)) if format is None and storage.is_path(target) else None
+    if asked not in (None, "tb"):
+        raise UsageError(f"{target}: streams are written as 'tb', and the suffix asks for {asked!r}")
+    formats.check_options(formats.get("tb"), options, frozenset())
 
 
 def _seekable(file: Any) -> bool:

@@ -63,7 +63,12 @@ class UsageError(TensorbytesError, TypeError):
 
 def unknown(kind: str, got: object, known: Iterable[str]) -> UsageError:
     """The error for a name that is not in a table."""
-    return UsageError(f"unknown {kind} {got!r}; known: {', '.join(sorted(known))}")
+    from difflib import get_close_matches
+
+    names = {name.lower(): name for name in sorted(known)}
+    near = get_close_matches(str(got).lower(), names, 1)
+    hint = f"; did you mean {names[near[0]]!r}?" if near else ""
+    return UsageError(f"unknown {kind} {got!r}; known: {', '.join(names.values())}{hint}")
 
 
 @dataclass(frozen=True, slots=True)

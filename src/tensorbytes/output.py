@@ -2,7 +2,8 @@
 
 A local file is written under a temporary name beside the old one, and takes its place at
 the first flush(), sync() or close(). What flush() returned for survives the death of the
-process, sync() a power cut. URLs and file objects are written onwards; when an object at a
+process, sync() a power cut. A writer that is dropped without either, or still open when the
+interpreter ends, leaves nothing behind. URLs and file objects are written onwards; when an object at a
 URL becomes visible is up to its filesystem.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,6 +43,7 @@ class Output:
         self._synced = False  # whether the disk has all of them
         self._durable = durable
         self._temporary: str | None = None
+        self._dropped: weakref.finalize[[str, int], Output] | None = None  # removes the temporary file
         self._path: str | None = None
         self._owned = storage.is_path(target)
         self._file: Any = target
@@ -71,6 +74,7 @@ class Output:
         else:
             self._temporary = f"{path}.{os.urandom(4).hex()}.tmp"
             file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
+            self._dropped = weakref.finalize(self, _discard, self._temporary, os.getpid())
             _lock(file, path)
         return file
 
@@ -121,7 +125,7 @@ class Output:
             if os.path.exists(self._path):
                 storage.keep_mode(self._path, self._file.fileno())
             os.replace(self._temporary, self._path)
-            self._temporary = None
+            self._settled()
         if sync:
             storage.sync_folder(self._path)
 
@@ -157,16 +161,29 @@ class Output:
         if self._temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
-            self._temporary = None
+            self._settled()
         elif self._loose and self._path is not None and self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.truncate(self.size)
         self._release()
 
+    def _settled(self) -> None:
+        """There is no temporary file any more."""
+        self._temporary = None
+        if self._dropped is not None:
+            self._dropped.detach()
+
     def _release(self) -> None:
         file, self._file = self._file, None
         if file is not None and self._owned:
             file.close()
+
+
+def _discard(temporary: str, owner: int) -> None:
+    """Remove the file of a writer that was never closed; a process that was forked off leaves it to its parent."""
+    if os.getpid() == owner:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
 
 
 def _lock(file: Any, path: str) -> None:

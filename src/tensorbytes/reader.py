@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import frameworks, loader, storage
+from tensorbytes import formats, frameworks, loader, opening, storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import CorruptError, Limits, TensorbytesError, UnsupportedError
+from tensorbytes.errors import (
+    CorruptError,
+    LimitError,
+    Limits,
+    LossError,
+    TensorbytesError,
+    UnsupportedError,
+    UsageError,
+)
 from tensorbytes.formats import _record, frame
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
@@ -109,8 +119,11 @@ class Entry:
         return size
 
 
+_NAMELESS = (LimitError, LossError, UnsupportedError, UsageError)
+
+
 class naming:
-    """Adds the file's name to errors that tell only the offset."""
+    """Adds the file's name to errors that don't tell it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -121,6 +134,8 @@ class naming:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, CorruptError) and error.path is None:
             raise error.shifted(0, self.path) from None
+        if isinstance(error, _NAMELESS) and self.path != "<bytes>" and not str(error).startswith(self.path):
+            error.args = (f"{self.path}: {error}",)
 
 
 class Reader:
@@ -180,6 +195,14 @@ class Reader:
         """The names of all tensors, in file order."""
         return list(self._names())
 
+    def values(self) -> list[Entry]:
+        """The tensors that have names, unread."""
+        return [self[name] for name in self.keys()]
+
+    def items(self) -> list[tuple[str, Entry]]:
+        """Each name with its tensor, unread."""
+        return list(zip(self.keys(), self.values(), strict=True))
+
     def __contains__(self, name: object) -> bool:
         return name in self._names()
 
@@ -196,7 +219,14 @@ class Reader:
             if found:
                 raise KeyError(f"{self.path} holds {len(found)} tensors named {key!r}; take objects by number: f[0]")
             raise KeyError(f"{self.path} has no tensor {key!r}; it has {_some(self.keys())}")
-        return self._restore(self._lazy()[key])
+        try:
+            number = operator.index(key)
+        except TypeError:
+            raise UsageError(
+                f"{self.path}: expected the name of a tensor or the number of an object, got {key!r}; "
+                "f.entries()[0][:2] slices a tensor without a name"
+            ) from None
+        return self._restore(self._lazy()[number])
 
     def _restore(self, document: Document) -> Any:
         """An object, once everything of it is verified."""
@@ -264,6 +294,8 @@ class StreamReader:
                 raise CorruptError("the stream ends inside a record's header", at=at)
             length, stored = struct.unpack("<QI", header)
             if stored != mask(crc32c(header[:8])):
+                if not at:
+                    self._refuse_other(bytes(header))
                 raise CorruptError("the checksum of a record's length differs", at=at)
             data = storage.read_exactly(self._file, length + 4)
             if len(data) < length + 4:
@@ -278,6 +310,14 @@ class StreamReader:
             limits = after(self._limits if record.place.part == 0 else limits, record.grown)
             yield record, start
             at = start + length + 4
+
+    def _refuse_other(self, head: bytes) -> None:
+        """Name a file of another kind by its first bytes."""
+        head += getattr(self._file, "read1", self._file.read)(opening.SNIFF_BYTES) or b""  # what is there already
+        found = formats.sniff(head, sys.maxsize)
+        if found is not None:
+            raise CorruptError(f"not a tb stream (it looks like {found}): load(file) reads it", at=0)
+        opening.refuse_wrong(head, storage.describe(self._file), "tb")
 
     def close(self) -> None:
         """Leave the file to whoever opened it."""

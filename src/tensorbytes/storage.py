@@ -7,6 +7,7 @@ it over the old one: at any moment there is the old file or the new one, never a
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import mmap
 import os
@@ -30,6 +31,8 @@ _LARGE_READ = 1 << 24
 # Larger writes make the system look for large pages to cache them in, which may take far longer
 # than many small ones (spec/decisions/0004).
 _WRITE_BYTES = 1 << 20
+# What the system says of a file that can't grow.
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def is_path(target: Any) -> bool:
@@ -46,7 +49,10 @@ def is_local(target: Any) -> bool:
 
 def describe(target: Any) -> str:
     """How a target is called in messages."""
-    return os.fspath(target) if is_path(target) else getattr(target, "name", None) or f"<{type(target).__name__}>"
+    name = target if is_path(target) else getattr(target, "name", None)
+    if name and isinstance(name, str | bytes | os.PathLike):  # a file without a path has a number instead
+        return os.fsdecode(name)
+    return f"<{type(target).__name__}>"
 
 
 def check_target(target: Any, verb: str) -> None:
@@ -56,6 +62,8 @@ def check_target(target: Any, verb: str) -> None:
             f"expected a path or a file object with {verb}(), got {type(target).__qualname__}; "
             "the object comes first, the path second"
         )
+    if isinstance(target, io.TextIOBase) or isinstance(getattr(target, "file", None), io.TextIOBase):
+        raise UsageError(f"{describe(target)} was opened as text: open it in binary mode")
 
 
 def open_url(url: str, mode: str) -> Any:
@@ -155,14 +163,17 @@ def writing(target: Target, *, sync: bool = True) -> contextlib.AbstractContextM
 @contextlib.contextmanager
 def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when not."""
-    path = os.path.realpath(path)  # a symbolic link stays one: its target is replaced
+    given, path = path, os.path.realpath(path)  # a symbolic link stays one: its target is replaced
     if os.path.exists(path) and not os.path.isfile(path):
         # A device, a pipe or a folder has no content to keep; a folder raises here.
         with open(path, "wb", buffering=0) as special:
             yield special
         return
     temporary = f"{path}.{os.urandom(4).hex()}.tmp"
-    file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed before the rename
+    try:
+        file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed before the rename
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, given) from None
     try:
         yield file
         if os.path.exists(path):
@@ -171,13 +182,20 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
             os.fsync(file.fileno())
         file.close()
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         file.close()
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and (error.filename == temporary or _is_full(error)):
+            raise OSError(error.errno, error.strerror, given) from None  # of the same class
         raise
     if sync:
         sync_folder(path)
+
+
+def _is_full(error: OSError) -> bool:
+    """Whether a write found no room: the system does not say in which file."""
+    return error.filename is None and error.errno in _FULL
 
 
 def keep_mode(path: str, fd: int) -> None:
@@ -205,7 +223,10 @@ def read(target: Any) -> memoryview:
     """Everything a target holds, in memory of our own."""
     check_target(target, "read")
     if not is_path(target):
-        return memoryview(target.read())
+        data = target.read()
+        if isinstance(data, str):
+            raise UsageError(f"{describe(target)} was opened as text: open it in binary mode")
+        return memoryview(data)
     if is_url(target):
         with open_url(str(target), "rb") as file:
             return memoryview(file.read())

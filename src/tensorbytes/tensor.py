@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,6 +33,10 @@ LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "dia")
 
 class InvalidValueError(TensorbytesError, ValueError):
     """Parts that don't fit together: a byte count, an offset, an index."""
+
+
+class UnevenRowsError(UnsupportedError, ValueError):
+    """Rows of different shapes, where one dense array was asked for."""
 
 
 def _require(condition: bool, what: str) -> None:
@@ -171,6 +176,31 @@ class Ragged:
 
     def __len__(self) -> int:
         return len(self.splits[0]) - 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows())
+
+    def __getitem__(self, index: int) -> Any:
+        """One row, as `rows` gives it."""
+        number = range(len(self))[operator.index(index)]
+        if len(self.splits) > 1:
+            return self.rows()[number]
+        row = self.values.numpy()[self.splits[0][number] : self.splits[0][number + 1]]
+        return row if self.shapes is None else row.reshape(self.shapes[number])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """A dense array, where all rows have the same shape."""
+        sizes = [np.diff(splits)[:, None] for splits in self.splits] if self.shapes is None else [self.shapes]
+        if any((level != level[:1]).any() for level in sizes):
+            raise UnevenRowsError(f"{self!r} has rows of different shapes, so it is no dense array: use rows()")
+        inner = [n for level in sizes for n in (level[0].tolist() if len(level) else [0] * level.shape[1])]
+        return np.array(self.values.numpy().reshape(len(self), *inner, *self.values.shape[1:]), dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        kind, sizes = getattr(self.values, "dtype", "strings"), np.diff(self.splits[0])
+        span = f", {'lengths' if self.shapes is None else 'sizes'} {sizes.min()} to {sizes.max()}" if len(sizes) else ""
+        more = "".join(f", {key}={getattr(self, key)!r}" for key in ("name", "meta") if getattr(self, key))
+        return f"Ragged({len(self)} rows of {kind}{span}{more})"
 
     @property
     def nbytes(self) -> int:

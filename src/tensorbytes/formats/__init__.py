@@ -183,7 +183,7 @@ def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     if isinstance(value, Strings) and value.encoding != "bytes":
         losses["encoding"] = "that the strings are text; they would come back as bytes"
     for feature, what in losses.items():
-        if feature not in allow:
+        if feature not in allow and not (feature in value.meta and "meta" in allow):
             raise LossError(
                 f"format {chosen.name!r} can't hold {what}; pass allow={{{feature!r}}} to drop it, or use 'tb'",
                 feature=feature,

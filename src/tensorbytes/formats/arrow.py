@@ -48,6 +48,7 @@ class Arrow(Format):
         stream, compression = options.get("stream", False), options.get("compression")
         if type(stream) is not bool:
             raise UsageError(f"stream={stream!r}: expected True or False")
+        arrow("format 'arrow'")
         table = to_table(document, rows=options.get("rows", "auto"), shapes=options.get("shapes", False))
         return list(arrow_ipc.encode(table, stream, compression))
 
@@ -59,6 +60,7 @@ class Arrow(Format):
         super().write(document, target, allow, options, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        arrow("format 'arrow'")
         yield arrow_table.document(arrow_ipc.Ipc(data, limits, lazy), limits, lazy)
 
 

@@ -21,6 +21,7 @@ from tensorbytes.formats import Format, Options
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
+from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
 
@@ -38,11 +39,13 @@ class Parquet(Format):
         shapes, compression = options.get("shapes", False), options.get("compression", "zstd")
         if type(shapes) is not bool:
             raise UsageError(f"shapes={shapes!r}: expected True or False")
+        arrow("format 'parquet'")
         table = arrow_table.table(document, options.get("rows", "auto"), seconds=False, shapes=shapes)
         rows = arrow_parquet.group_rows(table, options.get("row_group_rows"))
         return arrow_parquet.encode(table, compression, rows)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        arrow("format 'parquet'")
         yield arrow_table.document(arrow_parquet.Parquet(data), limits, lazy)
 
 

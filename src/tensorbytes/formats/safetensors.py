@@ -29,6 +29,7 @@ Checkpoints of several files: see _safetensors/shards.py.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -79,7 +80,11 @@ class SafeTensors(Format):
     ) -> None:
         size = options.get("max_shard_bytes")
         if size is None:
-            storage.write(target, self.encode(document, allow, options), sync=sync)
+            content = self.encode(document, allow, options)
+            if storage.is_local(target):
+                shards.write_single(os.fspath(target), content, sync)  # type: ignore[arg-type]
+            else:
+                storage.write(target, content, sync=sync)
             return
         if type(size) is not int or size < 1:
             raise UsageError(f"max_shard_bytes={size!r}: expected a number of bytes from 1 up")

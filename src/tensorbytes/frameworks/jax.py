@@ -50,7 +50,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
     if made.dtype != array.dtype:
         raise LossError(
             f"JAX would turn {array.dtype} into {made.dtype}, as 64-bit types are switched off: "
-            "jax.config.update('jax_enable_x64', True)",
+            "call jax.config.update('jax_enable_x64', True), or leave the tensor out with names=",
             feature="dtype",
         )
     return made

@@ -25,9 +25,14 @@ NUMPY_LACKS = frozenset(row.name for row in dtypes.DTYPES.values() if row.numpy 
 def to_value(x: Any) -> Value:
     if isinstance(x, np.generic):
         x = np.asarray(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise UnsupportedError(
+            f"{type(x).__qualname__} carries more than its array, a mask, which np.asarray(x) would drop: "
+            "pass x.filled(value), or {'data': x.data, 'mask': np.ma.getmaskarray(x)} to keep both"
+        )
     if type(x) not in (np.ndarray, np.memmap):
         raise UnsupportedError(
-            f"{type(x).__qualname__} carries more than its array (a mask, a unit, other rules of arithmetic): "
+            f"{type(x).__qualname__} carries more than its array (a unit, other rules of arithmetic): "
             "pass np.asarray(x) to store the array alone"
         )
     if x.dtype.kind in "OTUS":

@@ -45,6 +45,8 @@ def to_value(x: Any) -> Value:
             return with_meta(_nested(x), meta=_describe(x))
         if type(x) in _PLAIN:
             return with_meta(_by_layout(x.detach()), meta=_describe(x))
+    if isinstance(x, torch.nn.Module):
+        raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is a module: save model.state_dict()")
     raise UnsupportedError(
         f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor: "
         "pass x.as_subclass(torch.Tensor), or the tensors inside it"

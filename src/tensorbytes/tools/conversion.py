@@ -19,14 +19,15 @@ from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.reader import naming
-from tensorbytes.tensor import Tensor, Value, amended
+from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools import rows, verification
-from tensorbytes.tools.fitting import fitted
-from tensorbytes.tools.report import Loss, Report, refuse
+from tensorbytes.tools.fitting import Fitted, fitted
+from tensorbytes.tools.report import Loss, Report, many, refuse
 from tensorbytes.tools.selection import Selection
 from tensorbytes.tools.sources import (
     TABLES,
     TFRECORD,
+    ArrowTable,
     Columns,
     Documents,
     Records,
@@ -43,6 +44,7 @@ from tensorbytes.tools.targets import (
     StackTarget,
     StreamTarget,
     Target,
+    by_column,
     column_name,
     row_losses,
 )
@@ -91,12 +93,13 @@ def convert(
     job = _Job(source, dst, wanted, Selection(names, rename), _allowed(allow), sync, options)
     if shards != 1 and wanted != TFRECORD:
         raise UsageError(f"shards={shards} goes with TFRecord files; format {wanted!r} has none")
-    if verify and wanted == "raw":
-        raise UsageError("raw bytes tell no dtype, so verify=True can't read them back")
+    if verify and (wanted == "raw" or not storage.is_path(dst)):
+        raise UsageError("verify=True reads the target again: that takes a path, and a format other than 'raw'")
     report = job.run(stack, unstack, shards, progress)
-    job.selection.check_used(source.path)
+    if job.selection.flattens:
+        report.changes.append("nested values that were renamed stand under their new names alone")
     if verify:
-        verification.check(job.expected(), dst, wanted, report, limits)
+        verification.check(job.written or job.rows(), dst, wanted, report, limits)
     return report
 
 
@@ -132,36 +135,40 @@ class _Job:
         self.source, self.dst, self.format = source, dst, format
         self.selection, self.allowed, self.sync, self.options = selection, allowed, sync, options
         self.report = Report(source.path, source.format, storage.describe(dst), format)
-        self._written: Document | None = None
-        self._rows: Callable[[], Iterator[Columns | Document]] | None = None
+        self.written: list[tuple[Document, Any]] = []  # documents and where they went
+        self.rows: Callable[[], Iterator[Columns | Document]] = lambda: iter(())  # or the rows that went to the target
 
     def run(
         self, stack: bool | None, unstack: int | None, shards: int, progress: Callable[[int], None] | None
     ) -> Report:
+        if stack and self.format == TFRECORD:
+            raise UsageError("stack=True and a TFRecord file don't go together: it holds rows")
         table = as_table(self.source)
-        if table is not None and stack is False and not _holds_rows(self.format):
-            raise UsageError(f"format {self.format!r} holds no rows: stack=False can't be had")
+        if isinstance(table, ArrowTable) and unstack is None and self._described(table):
+            table = None  # metadata and Python values are those of the whole, not of rows
         if table is not None and unstack is None:
             self._convert_rows(lambda: self._columns(table), stack, shards, progress)
             return self.report
-        assert isinstance(self.source, Documents)
+        if not isinstance(self.source, Documents):
+            raise UsageError(f"{self.source.path} holds rows already: unstack= is for arrays")
         documents = self.source.documents()
         first = next(documents, None)
         if first is None:
             raise UsageError(f"{self.source.path} holds no tensors")
+        stream = bool(first.item) or next(documents, None) is not None
         if unstack is not None:
-            self._no_more(documents)
+            if stream:
+                raise UsageError(f"{self.source.path} is a stream of objects: it has rows already")
             whole = self._chosen(first)
             losses = row_losses(whole)
             refuse(losses, self.allowed, self.format)
             self.report.losses += losses
             self.report.changes.append(f"unstacked along axis {unstack}")
             self._convert_rows(lambda: _unstacked(whole, unstack), stack, shards, progress)
-        elif first.item or (self.format == TFRECORD and not stack):
+        elif stream or self.format == TFRECORD:
             source = self.source
             self._convert_rows(lambda: map(self._chosen, source.documents()), stack, shards, progress)
         else:
-            self._no_more(documents)
             self._convert_document(self._chosen(first))
         return self.report
 
@@ -169,35 +176,34 @@ class _Job:
         with naming(self.source.path):
             return checked(self.selection.apply(document))
 
-    def _no_more(self, documents: Iterator[Document]) -> None:
-        if next(documents, None) is not None:
-            raise UsageError(f"{self.source.path} is a stream of objects: it has rows already")
+    def _described(self, table: ArrowTable) -> bool:
+        """Whether a table says more than rows can. Then, and if the target has no rows, it is one document."""
+        losses = row_losses(self.selection.apply(table.document))
+        if losses and (self.format == TFRECORD or formats.get(self.format).streams):
+            refuse(losses, self.allowed, self.format)
+            self.report.losses += losses
+            return False
+        return bool(losses)
 
     def _columns(self, table: Table) -> Iterator[Columns]:
-        return map(self.selection.columns, table.batches(_BATCH_ROWS))
-
-    def expected(self) -> Document | Iterator[Columns | Document]:
-        """What the target must hold, for a comparison."""
-        if self._written is not None:
-            return self._written
-        assert self._rows is not None
-        return self._rows()
+        return map(self.selection.columns, table.batches(_BATCH_ROWS, self.selection.takes))
 
     # ---- one document ----------------------------------------------------------
 
     def _convert_document(self, document: Document) -> None:
+        self.selection.check_used(self.source.path)
         if not document.leaves:
-            self.selection.check_used(self.source.path)
             raise UsageError(f"nothing to convert: no tensor of {self.source.path} was chosen")
         if storage.is_path(self.dst) and "{name}" in storage.describe(self.dst):
             self._convert_each(document)
             return
-        self._written = self._save(document, self.dst)
-        if self._written is None:
+        found = self._fitted(document)
+        refuse(found.losses, self.allowed, self.format)
+        if not self._write(found, self.dst):
             raise LossError(_nothing_left(self.format, self.report.losses), feature="structure")
 
-    def _save(self, document: Document, dst: Any, name: str | None = None) -> Document | None:
-        """Write what the format holds; None if that is nothing. `name`: of a tensor that stands alone."""
+    def _fitted(self, document: Document, name: str | None = None) -> Fitted:
+        """What the format holds of a document. `name`: of a tensor that stands alone."""
         chosen = formats.get(self.format)
         formats.check_options(chosen, self.options, chosen.write_options)
         alone = _holds_one(chosen, self.options)
@@ -209,18 +215,25 @@ class _Job:
             )
         if alone:
             document = self._bare(chosen, document)
-        document, granted, losses = fitted(chosen, document, self.options)
-        told = [loss if loss.name is not None else replace(loss, name=name) for loss in losses]
-        refuse(told, self.allowed, self.format)
+        found = fitted(chosen, document, self.options)
+        if any(loss.dropped and loss.name is None for loss in found.losses):
+            found = found._replace(document=document._replace(leaves=[]))
+        told = [loss if loss.name is not None else replace(loss, name=name) for loss in found.losses]
+        return found._replace(losses=told)
+
+    def _write(self, found: Fitted, dst: Any) -> bool:
+        """Write it; False if nothing is left of it."""
+        document, granted, losses = found
         report = self.report
-        report.losses += told
-        if not document.leaves or any(loss.dropped and loss.name is None for loss in losses):
-            return None
-        chosen.write(document, dst, granted, self.options, self.sync)
+        report.losses += losses
+        if not document.leaves:
+            return False
+        formats.get(self.format).write(document, dst, granted, self.options, self.sync)
+        self.written.append((document, dst))
         report.files.append(storage.describe(dst))
         report.tensors += len(document.leaves)
         report.nbytes += sum(leaf.value.nbytes for leaf in document.leaves)
-        return document
+        return True
 
     def _bare(self, chosen: Format, document: Document) -> Document:
         """A single tensor for a format that has no structures: under its name, if that has a place."""
@@ -249,10 +262,15 @@ class _Job:
             paths[path] = str(leaf.name)
         if document.meta:
             self.report.losses.append(Loss(None, "meta", f"metadata of the whole, such as {min(document.meta)!r}"))
-            refuse(self.report.losses, self.allowed, self.format)
-        for path, leaf in zip(paths, document.leaves, strict=True):
+        found = []
+        for leaf in document.leaves:
             value: Any = leaf.whole
-            self._save(Document([Leaf(amended(value, None, value.meta), kind=leaf.kind)]), path, leaf.name)
+            alone = Document([Leaf(amended(value, None, value.meta), kind=leaf.kind)])
+            found.append(self._fitted(alone, leaf.name))
+        every = [*self.report.losses, *(loss for one in found for loss in one.losses)]
+        refuse(every, self.allowed, self.format)
+        for path, one in zip(paths, found, strict=True):
+            self._write(one, path)
         self.report.changes.append(f"{len(self.report.files)} files, one for each tensor")
 
     # ---- rows ------------------------------------------------------------------
@@ -275,6 +293,7 @@ class _Job:
                     progress(target.rows)
             if not target.rows:
                 raise UsageError(f"{self.source.path} holds no rows")
+            self.selection.check_used(self.source.path)
             if not isinstance(target, StackTarget):
                 self.report.files += target.close()
         except BaseException:
@@ -283,27 +302,32 @@ class _Job:
         self.report.rows = target.rows
         self.report.losses += target.losses
         if isinstance(target, StackTarget):
-            self.report.changes.append(f"{target.rows} rows stacked")
+            self.report.changes.append(f"{many(target.rows, 'row')} stacked")
             self._convert_document(target.document())
         else:
-            self._rows = source
+            self.rows = source
+            if shards > 1:
+                self.report.changes.append(f"rows dealt in turn to {shards} files")
             self.report.tensors, self.report.nbytes = len(target.names), target.nbytes
 
     def _target(self, stack: bool | None, shards: int) -> Target:
+        stacks = stack or not _holds_rows(self.format)
+        if stacks and stack is False:
+            raise UsageError(f"format {self.format!r} holds no rows: stack=False can't be had")
+        if not stacks and "{name}" in storage.describe(self.dst):
+            raise UsageError("{name} in the target is for tensors, not for rows")
         if self.format == TFRECORD:
-            if stack:
-                raise UsageError("stack=True and a TFRecord file don't go together: it holds rows")
             options = _record_options(self.dst, self.options)
             if isinstance(self.source, Records) and "schema" not in options:
                 options = {**self.selection.schema(self.source.records.schema), **options}
             return RecordTarget(self.dst, self.allowed, shards, self.sync, options)
-        if not stack and self.format in TABLES:
+        if stacks:
+            return StackTarget(self.format, self.allowed)
+        if self.format in TABLES:
             return ArrowTarget(self.dst, self.format, self.allowed, self.sync, self.options)
-        if not stack and self.format == "tb":
+        if self.format == "tb":
             return StreamTarget(self.dst, self.allowed, self.options)
-        if not stack and formats.get(self.format).streams:
-            return EncodedTarget(self.dst, self.format, self.allowed, self.sync, self.options)
-        return StackTarget(self.format, self.allowed)
+        return EncodedTarget(self.dst, self.format, self.allowed, self.sync, self.options)
 
 
 def _holds_rows(format: str) -> bool:
@@ -312,17 +336,14 @@ def _holds_rows(format: str) -> bool:
 
 def _record_options(dst: Any, options: Options) -> Options:
     """TFRecord files don't tell their compression; their names do."""
-    name = storage.describe(dst).lower()
-    if "compression" not in options and name.endswith((".gz", ".gzip")):
-        return {**options, "compression": "gzip"}
-    return options
+    ending = storage.describe(dst).lower().rpartition(".")[2]
+    known = {"gz": "gzip", "gzip": "gzip", "zlib": "zlib", "zz": "zlib", "snappy": "snappy"}
+    return {"compression": known[ending], **options} if ending in known else options
 
 
 def _unstacked(document: Document, axis: int) -> Iterator[Columns]:
     """The rows of a document's arrays along an axis, in batches."""
-    columns: dict[str, Value] = {}
-    for leaf in document.leaves:
-        columns[column_name(leaf)] = rows.moved(leaf.whole, axis)
+    columns = {name: rows.moved(leaf.whole, axis) for name, leaf in by_column(document.leaves).items()}
     counts = {name: rows.count(value) for name, value in columns.items()}
     if len(set(counts.values())) != 1 or None in counts.values():
         shown = ", ".join(f"{name}: {number}" for name, number in itertools.islice(counts.items(), 8))

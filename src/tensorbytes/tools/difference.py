@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes.errors import LIMITS, Limits
+from tensorbytes.errors import LIMITS, Limits, UsageError
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tools import rows
 from tensorbytes.tools.inspection import printable, table
 from tensorbytes.tools.numbers import Distance
+from tensorbytes.tools.report import many
 from tensorbytes.tools.selection import Selection
 from tensorbytes.tools.sources import Columns, Documents, Table, as_table, checked, open_source, row_documents
 from tensorbytes.tools.targets import column_name
@@ -33,14 +34,12 @@ class TensorDiff:
     dtypes: tuple[str, str] = ("", "")
     why: str = ""  # why there are no figures: other shapes, other kinds, other indices
     numbers: Distance = field(default_factory=Distance)
+    strings: int = 0  # that differ
 
     def as_dict(self) -> dict[str, Any]:
-        numbers = self.numbers
-        return {
-            "name": self.name, "identical": self.identical, "shapes": list(self.shapes), "dtypes": list(self.dtypes),
-            "why": self.why, "elements": numbers.elements, "differing": numbers.differing, "max_abs": numbers.max_abs,
-            "max_rel": numbers.max_rel, "nan_a": numbers.nan_a, "nan_b": numbers.nan_b, "cosine": numbers.cosine,
-        }  # fmt: skip
+        """Plain values, ready for JSON."""
+        plain = {key: value for key, value in vars(self).items() if key != "numbers"}
+        return plain | self.numbers.as_dict()
 
 
 @dataclass
@@ -82,7 +81,7 @@ class Difference:
         lines += table([_cells(tensor) for tensor in different[:_MOST_SHOWN]])
         if len(different) > _MOST_SHOWN:
             lines.append(f"  and {len(different) - _MOST_SHOWN} more")
-        lines += [f"  metadata {key}: {one!r} | {two!r}" for key, (one, two) in self.meta.items()]
+        lines += [f"  metadata {printable(key)}: {one!r} | {two!r}" for key, (one, two) in self.meta.items()]
         return "\n".join(lines)
 
 
@@ -91,7 +90,7 @@ def _close(tensor: TensorDiff, rtol: float, atol: float) -> bool:
     if tensor.identical:
         return True
     within = numbers.max_abs <= atol or numbers.max_rel <= rtol
-    return not tensor.why and bool(numbers.elements) and within and numbers.nan_a == numbers.nan_b
+    return not tensor.why and bool(numbers.elements) and within and not numbers.nan_apart
 
 
 def _cells(tensor: TensorDiff) -> tuple[str, ...]:
@@ -123,8 +122,11 @@ def diff(
     """
     sources = open_source(a, a_format, limits=limits), open_source(b, b_format, limits=limits)
     result = Difference(sources[0].path, sources[1].path)
-    comparison = _Comparison(result, Selection(names, None))
+    selection = Selection(names, None)
+    comparison = _Comparison(result, selection)
     comparison.run(_Side(sources[0]), _Side(sources[1]))
+    if selection.unused:
+        raise UsageError(f"neither {result.a} nor {result.b} has a tensor {min(selection.unused)!r}")
     return result
 
 
@@ -139,7 +141,7 @@ class _Side:
             assert isinstance(source, Documents)
             documents = source.documents()
             first = next(documents, Document([]))
-            self.document = first if not first.item else None
+            self.document = first if not first.item and next(documents, None) is None else None
 
     @property
     def values(self) -> dict[str, Value]:
@@ -157,7 +159,14 @@ class _Side:
 
 
 def _values(document: Document) -> dict[str, Value]:
-    return {column_name(leaf): leaf.whole for leaf in checked(document).leaves}
+    found: dict[str, Value] = {}
+    for leaf in checked(document).leaves:
+        name, number = column_name(leaf), 1
+        while name in found:  # {"a": {"b": x}, "a/b": y}
+            number += 1
+            name = f"{column_name(leaf)}~{number}"
+        found[name] = leaf.whole
+    return found
 
 
 class _Comparison:
@@ -219,13 +228,15 @@ class _Comparison:
             one, two = dict(arrays), dict(columns.values)
             for name in one.keys() & two.keys():
                 common = max(min(total, have[name]), start)
+                if isinstance(one[name], Sparse):
+                    continue
                 one[name] = rows.cut(one[name], min(start, have[name]), min(common, have[name]))
                 two[name] = rows.cut(two[name], 0, common - start)
             self._pair(*((two, one) if turned else (one, two)))
         for name, known in self._found.items():
             if have[name] != total:
                 known.identical, known.why = False, f"{have[name]} rows in the arrays, {total} in the table"
-        longest = max((have[name] for name in self._found), default=0)
+        longest = max((have[name] for name in self._found), default=max(have.values(), default=0))
         self.result.rows = (total, longest) if turned else (longest, total)
 
     def _streams(self, a: _Side, b: _Side) -> None:
@@ -246,6 +257,10 @@ class _Comparison:
         known = self._found.get(name)
         if known is None:
             known = self._found[name] = TensorDiff(name, True, (_shape(a), _shape(b)), (_dtype(a), _dtype(b)))
+        units = [value.meta.get("numpy.dtype") for value in (a, b) if _dtype(value).endswith(("time64", "delta64"))]
+        if len(units) == 2 and units[0] != units[1]:
+            known.identical, known.why = False, f"{units[0]} | {units[1]}"
+            return
         if same_value(a, b):
             if isinstance(a, Tensor) and isinstance(b, Tensor):
                 known.numbers.add(a, b)
@@ -261,8 +276,8 @@ class _Comparison:
         else:
             assert isinstance(one, Strings)
             assert isinstance(two, Strings)
-            unequal = sum(x != y for x, y in zip(_raw(one), _raw(two), strict=True))
-            known.why = f"{unequal} of {len(one.offsets) - 1} strings differ" if unequal else "text | bytes"
+            known.strings += sum(x != y for x, y in zip(_raw(one), _raw(two), strict=True))
+            known.why = many(known.strings, "other string") if known.strings else "text | bytes"
 
 
 def _raw(value: Strings) -> list[bytes]:

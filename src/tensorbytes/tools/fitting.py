@@ -16,7 +16,7 @@ from tensorbytes.tools.report import Loss
 from tensorbytes.tree import Document, Leaf
 
 # More than any tensor has features to lose.
-_MOST = 64
+_MOST = 1000
 
 
 class Fitted(NamedTuple):
@@ -75,6 +75,11 @@ def fitting_leaves(
     return kept, granted, losses
 
 
+def _reason(error: Exception) -> str:
+    """What a format says, without its advice, which is meant for those who save."""
+    return str(error).partition("; ")[0]
+
+
 def _losses(
     name: str | None, document: Document, attempt: Callable[[Document, frozenset[str]], None], granted: frozenset[str]
 ) -> tuple[frozenset[str], list[Loss], bool]:
@@ -85,9 +90,9 @@ def _losses(
             attempt(document, granted)
             return granted, losses, True
         except LossError as error:
-            feature, what = error.feature, str(error)
+            feature, what = error.feature, _reason(error)
         except UnsupportedError as error:
-            feature, what = "unsupported", str(error)
+            feature, what = "unsupported", _reason(error)
         if feature in granted or feature == "unsupported":
             break
         granted |= {feature}

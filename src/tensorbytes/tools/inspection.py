@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tensorbytes import storage
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, Limits
 from tensorbytes.reader import Entry
 from tensorbytes.records.files.detection import detect
+from tensorbytes.tools.report import many
 from tensorbytes.tools.sources import Documents, Records, open_source
 from tensorbytes.tree import Leaf
 
@@ -56,8 +58,8 @@ class Inspection:
     def __str__(self) -> str:
         size = "" if self.size is None else f", {self.size} bytes"
         rows = "" if self.objects == 1 else f", {'?' if self.objects is None else self.objects} rows"
-        lines = [f"{self.path}: {self.format}{size}{rows}, {len(self.tensors)} tensors"]
-        lines += [f"  {key}: {text}" for key, text in [*self.details.items(), *self.meta.items()]]
+        lines = [f"{self.path}: {self.format}{size}{rows}, {many(len(self.tensors), 'tensor')}"]
+        lines += [f"  {printable(key)}: {printable(text)}" for key, text in {**self.details, **self.meta}.items()]
         shown = self.tensors[:_MOST_SHOWN]
         lines += table([(_name(t.name), t.dtype + _mark(t), _shape(t.shape), _bytes(t.nbytes)) for t in shown])
         if len(self.tensors) > len(shown) or not self.listed_all:
@@ -78,21 +80,23 @@ def inspect(
         return _records(source)
     assert isinstance(source, Documents)
     found: list[TensorInfo] = []
-    objects, meta = 0, {}
+    objects, meta, listed_all = 0, {}, True
     for document in source.documents():
         if not objects:
             meta = dict(document.meta)
         objects += 1
         if len(found) < _MOST_LISTED:
             found += [_info(leaf, source.path) for leaf in document.leaves]
-    return Inspection(
-        source.path, source.format, _size([source.path]), found, objects, meta, listed_all=len(found) < _MOST_LISTED
-    )
+        else:
+            listed_all = False
+    return Inspection(source.path, source.format, _size([source.path]), found, objects, meta, listed_all=listed_all)
 
 
 def _info(leaf: Leaf, path: str) -> TensorInfo:
     entry = Entry(leaf, lambda value: value, path)
-    return TensorInfo(entry.name, entry.kind, entry.dtype, entry.shape, entry.nbytes, dict(entry.meta))
+    # Of some values the size is known when they are read.
+    size = None if isinstance(leaf.value, Deferred) and not leaf.value.nbytes else entry.nbytes
+    return TensorInfo(entry.name, entry.kind, entry.dtype, entry.shape, size, dict(entry.meta))
 
 
 def _records(source: Records) -> Inspection:

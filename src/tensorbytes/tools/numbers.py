@@ -25,6 +25,7 @@ class Distance:
     max_rel: float = 0.0
     nan_a: int = 0
     nan_b: int = 0
+    nan_apart: int = 0  # pairs of which one alone is NaN
     _dot: float = 0.0
     _square_a: float = 0.0
     _square_b: float = 0.0
@@ -33,12 +34,21 @@ class Distance:
     def cosine(self) -> float | None:
         """Of the two as vectors, over the pairs of finite numbers; None where one of them is all zeros."""
         norm = math.sqrt(self._square_a) * math.sqrt(self._square_b)
-        return min(max(self._dot / norm, -1.0), 1.0) if norm else None
+        return min(max(self._dot / norm, -1.0), 1.0) if norm and math.isfinite(norm) else None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """The figures; those that are no finite numbers, which JSON lacks, as None."""
+        shown = {key: value for key, value in vars(self).items() if not key.startswith("_")} | {"cosine": self.cosine}
+        return {key: value if value is not None and math.isfinite(value) else None for key, value in shown.items()}
 
     def add(self, a: Tensor, b: Tensor) -> None:
         """Two tensors of as many elements each."""
         flat_a, flat_b = _flat(a), _flat(b)
-        exact = a.dtype == b.dtype and flat_a.dtype.kind in "iu"
+        # 64-bit integers don't fit in a double: they are compared as what they are.
+        exact = flat_a.dtype.kind in "iu" and flat_a.dtype.kind == flat_b.dtype.kind
+        if exact and flat_a.dtype != flat_b.dtype:
+            wide = np.result_type(flat_a.dtype, flat_b.dtype)
+            flat_a, flat_b = flat_a.astype(wide), flat_b.astype(wide)
         for start in range(0, len(flat_a), _CHUNK):
             part_a, part_b = flat_a[start : start + _CHUNK], flat_b[start : start + _CHUNK]
             if exact and np.array_equal(part_a, part_b):
@@ -57,9 +67,11 @@ class Distance:
             self.differing += int(different.sum())
             self.nan_a += int(nan_a.sum())
             self.nan_b += int(nan_b.sum())
+            self.nan_apart += int((nan_a != nan_b).sum())
             pairs = different & ~nan_a & ~nan_b
             if pairs.any():
                 gap = _gap(raw_a[pairs], raw_b[pairs]) if exact else np.abs(a[pairs] - b[pairs])
+                gap = np.where(np.isnan(gap), np.inf, gap)  # infinities that point elsewhere
                 size = np.maximum(np.abs(a[pairs]), np.abs(b[pairs]))
                 self.max_abs = max(self.max_abs, float(gap.max()))
                 relative = np.where(np.isfinite(gap), gap / np.where(size == 0, 1, size), np.inf)

@@ -22,7 +22,8 @@ class Loss:
 
     def __str__(self) -> str:
         where = "the whole" if self.name is None else self.name
-        return f"{where}: {'left out: ' if self.dropped else ''}{self.what}"
+        text = f"{where}: {'left out: ' if self.dropped else ''}{self.what}"
+        return text if text.isprintable() else repr(text)[1:-1]  # names come from files, and go to terminals
 
 
 @dataclass
@@ -50,10 +51,10 @@ class Report:
         return asdict(self) | {"lossless": self.lossless}
 
     def __str__(self) -> str:
-        rows = "" if self.rows is None else f", {self.rows} rows"
+        rows = "" if self.rows is None else f", {many(self.rows, 'row')}"
         checked = ", verified" if self.verified else ""
         head = f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format}): "
-        lines = [f"{head}{self.tensors} tensors{rows}, {self.nbytes} bytes{checked}"]
+        lines = [f"{head}{many(self.tensors, 'tensor')}{rows}, {self.nbytes} bytes{checked}"]
         lines += [f"  {change}" for change in self.changes]
         if not self.losses:
             return "\n".join([*lines, "  nothing lost"])
@@ -62,6 +63,10 @@ class Report:
         if len(self.losses) > _SHOWN:
             lines.append(f"    and {len(self.losses) - _SHOWN} more")
         return "\n".join(lines)
+
+
+def many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import weakref
+from array import array
 from collections.abc import Iterator
 from typing import IO
 
@@ -119,21 +120,20 @@ def _describe(value: Value) -> str:
 class _Elements:
     """Elements end to end: numbers, or strings and their lengths. From some size on they are in a temporary file."""
 
-    def __init__(self, first: Tensor | Strings, folder: str | None) -> None:
+    def __init__(self, first: Tensor | Strings) -> None:
         self.dtype = first.dtype if isinstance(first, Tensor) else first.encoding
         self._numbers = isinstance(first, Tensor)
-        self._folder = folder
         self._pieces: list[bytes] = []
         self._size = 0
         self._file: IO[bytes] | None = None
-        self._lengths: list[Array] = []
+        self._lengths = array("q")
 
     def add(self, value: Tensor | Strings) -> None:
         kind = value.dtype if isinstance(value, Tensor) else value.encoding
         if kind != self.dtype:
             raise LossError(f"rows of {self.dtype} and of {kind} can't be stacked", feature="stack")
         if isinstance(value, Strings):
-            self._lengths.append(np.diff(value.offsets))
+            self._lengths.frombytes(np.diff(value.offsets).astype(np.int64).tobytes())
         self._pieces.append(bytes(value.data))
         self._size += value.nbytes
         if self._size >= _IN_MEMORY:
@@ -141,7 +141,7 @@ class _Elements:
 
     def _spill(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with this object
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
             weakref.finalize(self, self._file.close)
         self._file.writelines(self._pieces)
         self._pieces, self._size = [], 0
@@ -155,7 +155,7 @@ class _Elements:
             data = storage.map_open(self._file)
         if self._numbers:
             return Tensor(self.dtype, shape, data)
-        return Strings(shape, _offsets(self._lengths), data, self.dtype)
+        return Strings(shape, _offsets([np.frombuffer(self._lengths, np.int64)]), data, self.dtype)
 
 
 def _offsets(lengths: list[Array]) -> Array:
@@ -171,13 +171,14 @@ class Column:
     Rows of one shape make a tensor, others a ragged value.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
-        self._folder = folder
+    def __init__(self, ragged: bool = False) -> None:
         self._elements: _Elements | None = None
-        self._shapes: list[Array] = []  # [rows, rank] of each addition
+        self._shapes = array("q")  # [rows, rank], flat
+        self._rank: int | None = None
         self._levels: list[list[Array]] = []  # lengths, for values that are ragged in several levels
         self._inner: tuple[int, ...] = ()
-        self._ragged = self._shaped = False
+        self._counted = 0  # rows in _shapes
+        self._ragged, self._shaped = ragged, False
         self._meta: dict[str, str] = {}
         self.rows = 0
 
@@ -211,7 +212,7 @@ class Column:
 
     def _store(self, values: Tensor | Strings) -> None:
         if self._elements is None:
-            self._elements = _Elements(values, self._folder)
+            self._elements = _Elements(values)
         self._elements.add(values)
 
     def _add_dense(self, batch: Tensor | Strings) -> None:
@@ -230,13 +231,15 @@ class Column:
         self._store(batch.values)
 
     def _add_shapes(self, shapes: Array) -> None:
-        if self._levels or (self._shapes and self._shapes[0].shape[1] != shapes.shape[1]):
+        if self._levels or self._rank not in (None, shapes.shape[1]):
             raise LossError("rows of different ranks can't be stacked", feature="stack")
-        self._shapes.append(shapes)
+        self._rank = shapes.shape[1]
+        self._shapes.frombytes(shapes.astype(np.int64).tobytes())
+        self._counted += len(shapes)
 
     def _add_levels(self, lengths: list[Array], values: Tensor | Strings) -> None:
         inner = values.shape[1:]
-        if self._shapes or (self._levels and (len(self._levels) != len(lengths) or inner != self._inner)):
+        if self._rank is not None or (self._levels and (len(self._levels) != len(lengths) or inner != self._inner)):
             raise LossError("rows of different depths can't be stacked", feature="stack")
         if not self._levels:
             self._levels, self._inner = [[] for _ in lengths], inner
@@ -259,7 +262,8 @@ class Column:
 
     def _flat(self) -> Value:
         assert self._elements is not None
-        shapes = np.concatenate(self._shapes)
+        assert self._rank is not None
+        shapes = np.frombuffer(self._shapes, np.int64).reshape(self._counted, self._rank).copy()
         alike = bool((shapes == shapes[:1]).all())
         if alike and not self._ragged:
             return self._elements.finish((len(shapes), *(shapes[0].tolist() if len(shapes) else self._width())))
@@ -272,4 +276,4 @@ class Column:
         return Ragged(self._elements.finish((int(sizes.sum()),)), (_offsets([sizes]),), shapes)
 
     def _width(self) -> tuple[int, ...]:
-        return (0,) * int(self._shapes[0].shape[1])
+        return (0,) * (self._rank or 0)

@@ -6,11 +6,23 @@ from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tensorbytes.errors import UsageError
-from tensorbytes.tensor import amended
-from tensorbytes.tools.fitting import under_its_name
+from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.tensor import Tensor, amended
+from tensorbytes.tools.fitting import in_list, under_its_name
 from tensorbytes.tools.sources import Columns
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document, Leaf, unflatten
+
+_NOTHING = Tensor("bool", (0,), b"")
+
+
+def _check_places(leaves: list[Leaf]) -> None:
+    """Two tensors must not share a place, nor one stand where others have their dict."""
+    keyed = [Leaf(_NOTHING, leaf.path) for leaf in leaves if leaf.path]
+    try:
+        if keyed:
+            unflatten(keyed, lambda value: None)
+    except CorruptError as error:
+        raise UsageError(f"rename gives two values one place: {error.what}") from None
 
 
 class Selection:
@@ -21,18 +33,18 @@ class Selection:
     ) -> None:
         self._patterns = None if names is None else [names] if isinstance(names, str) else list(names)
         self._rename = rename
-        self._unused: set[str] = set(self._patterns or ()) | (set(rename) if isinstance(rename, Mapping) else set())
-        self.changes_names = rename is not None
+        self.unused: set[str] = set(self._patterns or ()) | (set(rename) if isinstance(rename, Mapping) else set())
+        self.flattens = False  # whether a nested value was given a name of its own
 
     def takes(self, name: str | None) -> bool:
         if self._patterns is None:
             return True
         found = [pattern for pattern in self._patterns if pattern == name or fnmatchcase(name or "", pattern)]
-        self._unused.difference_update(found)
+        self.unused.difference_update(found)
         return bool(found)
 
     def new_name(self, name: str) -> str:
-        self._unused.discard(name)
+        self.unused.discard(name)
         if isinstance(self._rename, Mapping):
             return self._rename.get(name, name)
         return self._rename(name) if self._rename is not None else name
@@ -42,9 +54,13 @@ class Selection:
         if self._patterns is None and self._rename is None:
             return document
         kept = [leaf for leaf in document.leaves if self.takes(leaf.name)]
-        if len(kept) < len(document.leaves):
+        # A part of a list is no list, be it that some are left out or that some are called otherwise.
+        renamed = any(in_list(leaf) and self.new_name(str(leaf.name)) != leaf.name for leaf in kept)
+        if renamed or len(kept) < len(document.leaves):
             kept = [under_its_name(leaf) for leaf in kept]
-        return Document([self._placed(leaf) for leaf in kept], document.meta, document.item)
+        placed = [self._placed(leaf) for leaf in kept]
+        _check_places(placed)
+        return Document(placed, document.meta, document.item)
 
     def _placed(self, leaf: Leaf) -> Leaf:
         old = leaf.name
@@ -56,13 +72,15 @@ class Selection:
         if not leaf.path:
             value: Any = leaf.whole
             return leaf._replace(value=amended(value, new, value.meta))
+        self.flattens = self.flattens or len(leaf.path) > 1
         return leaf._replace(path=(("key", new),))
 
     def columns(self, columns: Columns) -> Columns:
         """The same for columns."""
         kept = {name: self.new_name(name) for name in columns.values if self.takes(name)}
-        if len(set(kept.values())) != len(kept):
-            raise UsageError("rename gives two columns the same name")
+        twice = next((new for new in kept.values() if list(kept.values()).count(new) > 1), None)
+        if twice is not None:
+            raise UsageError(f"rename gives two columns the name {twice!r}")
         values = {new: columns.values[old] for old, new in kept.items()}
         present = {kept[old]: flags for old, flags in columns.present.items() if old in kept}
         scalars = frozenset(kept[old] for old in columns.scalars if old in kept)
@@ -76,5 +94,5 @@ class Selection:
 
     def check_used(self, path: str) -> None:
         """A name that is not there is a slip, not a wish for nothing."""
-        if self._unused:
-            raise UsageError(f"{path} has no tensor {min(self._unused)!r}; inspect({path!r}) lists them")
+        if self.unused:
+            raise UsageError(f"{path} has no tensor {min(self.unused)!r}; inspect({path!r}) lists them")

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, frameworks, opening, storage
@@ -41,7 +42,7 @@ class Documents:
     """A file of documents."""
 
     def __init__(self, path: str, found: opening.Found, limits: Limits, options: Options) -> None:
-        self.path, self.format = path, found.chosen.name
+        self.path, self.format, self.data, self.limits = path, found.chosen.name, found.data, limits
         self._decode = found.decoder(path, limits, options)
 
     def documents(self) -> Iterator[Document]:
@@ -61,8 +62,8 @@ class Table:
     path: str
     format: str
 
-    def batches(self, size: int) -> Iterator[Columns]:
-        """Columns of `size` rows at a time, checked."""
+    def batches(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Columns]:
+        """Columns of `size` rows at a time, checked; only those whose name is taken are read."""
         raise NotImplementedError
 
 
@@ -75,12 +76,15 @@ class Records(Table):
         from tensorbytes.records import open_records
 
         self.path = storage.describe(path)
-        self.records = open_records(path, to="tensor", limits=limits, **options)
+        self._open = partial(open_records, path, to="tensor", limits=limits, **options)
+        self.records = self._open()
 
-    def batches(self, size: int) -> Iterator[Columns]:
-        schema = self.records.schema
+    def batches(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Columns]:
+        schema, records = self.records.schema, self.records
+        if takes is not None and not all(map(takes, schema)):
+            records = self._open(columns=[name for name in schema if takes(name)], schema=schema)
         scalars = frozenset(name for name, feature in schema.items() if feature.optional and not feature.shape)
-        for batch in self.records.batches(size):
+        for batch in records.batches(size):
             values = {name: frameworks.to_value(column) for name, column in batch.items()}
             counted = next((rows.count(value) for value in values.values()), None)
             yield Columns(values, counted or 0, batch.present, scalars)
@@ -89,13 +93,17 @@ class Records(Table):
 class ArrowTable(Table):
     """Arrow and Parquet files, a record batch at a time."""
 
-    def __init__(self, path: str, format: str) -> None:
-        self.path, self.format = path, format
+    def __init__(self, source: Documents, document: Document) -> None:
+        self.path, self.format, self.document = source.path, source.format, document
+        self._source = source
 
-    def batches(self, size: int) -> Iterator[Columns]:
+    def batches(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Columns]:
         from tensorbytes.formats._arrow import batches as arrow_batches
 
-        for values in arrow_batches.read_batches(self.path, size):
+        names = [str(leaf.name) for leaf in self.document.leaves]
+        chosen = None if takes is None else [name for name in names if takes(name)]
+        source = self._source
+        for values in arrow_batches.read_batches(source.data, size, columns=chosen, limits=source.limits):
             yield Columns(values, next((rows.count(value) or 0 for value in values.values()), 0))
 
 
@@ -120,7 +128,9 @@ def as_table(source: Documents | Table) -> Table | None:
         return None
     from tensorbytes.formats._arrow import batches as arrow_batches
 
-    return ArrowTable(source.path, source.format) if arrow_batches.has_rows(source.path) else None
+    if not arrow_batches.has_rows(source.data):
+        return None
+    return ArrowTable(source, next(source.documents(), Document([])))
 
 
 def _is_records(target: Any) -> bool:

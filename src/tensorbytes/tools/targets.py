@@ -7,18 +7,20 @@ what it may lose. Nothing is visible before `close`.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
+from collections.abc import Iterable
 from typing import Any
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import LossError, TensorbytesError, UsageError
 from tensorbytes.formats import ADVISORY, Options
-from tensorbytes.records import RecordWriter, open_records
+from tensorbytes.records import RecordWriter, Schema, open_records
 from tensorbytes.records.files.paths import shard_path
-from tensorbytes.tensor import Value, amended, identical
+from tensorbytes.tensor import Ragged, Strings, Tensor, Value, amended, identical
 from tensorbytes.tools import fitting
 from tensorbytes.tools.report import Loss, refuse
-from tensorbytes.tools.rows import Column
+from tensorbytes.tools.rows import Column, rows_of, scalar
 from tensorbytes.tools.sources import TFRECORD, Columns, row_documents
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.writer import Writer
@@ -37,6 +39,7 @@ class Target:
         self.losses: list[Loss] = []
         self.rows = self.nbytes = 0
         self.names: dict[str, None] = {}
+        self._met: set[Any] = set()  # what leaves were like so far
 
     def add(self, columns: Columns) -> None:
         """Some rows, as columns."""
@@ -57,6 +60,21 @@ class Target:
     def lost(self, losses: list[Loss]) -> None:
         refuse(losses, self.allowed, self.format)
         self.losses += losses
+
+    def _news(self, row: Document) -> Document:
+        """The leaves of a row that are like none before: what is lost of them is not known yet."""
+        found = []
+        for leaf in row.leaves:
+            mark = (leaf.path, leaf.kind, frozenset(leaf.value.meta))
+            if mark not in self._met:
+                self._met.add(mark)
+                found.append(leaf)
+        return Document(found, {} if self.rows else row.meta)
+
+    def _lacking(self, columns: Columns) -> None:
+        for name in columns.present:
+            if not any(loss.name == name and loss.feature == "missing" for loss in self.losses):
+                self.lost([Loss(name, "missing", "rows that lack it get an empty or zero value")])
 
     def _count(self, values: dict[str, Value], rows: int) -> None:
         self.rows += rows
@@ -82,20 +100,31 @@ def column_name(leaf: Leaf) -> str:
     return leaf.name if leaf.name is not None else "tensor"
 
 
+def by_column(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
+    """The leaves under their names; {"a": {"b": x}} and {"a/b": x} have the same."""
+    found: dict[str, Leaf] = {}
+    for leaf in leaves:
+        name = column_name(leaf)
+        if name in found:
+            raise LossError(f"two columns would be named {name!r}: rename one", feature="structure")
+        found[name] = leaf
+    return found
+
+
 class TableTarget(Target):
     """Rows of columns of one kind each: what TFRecord, Arrow and Parquet files have in common."""
 
     def __init__(self, format: str, allowed: frozenset[str]) -> None:
         super().__init__(allowed)
         self.format = format
-        self._dropped: set[str] | None = None  # columns that can't be held; None before the first rows
+        self._dropped: set[str] = set()  # columns that can't be held
 
     def _try(self, values: dict[str, Value]) -> None:
         """Write a batch to nowhere, to see whether it can be written."""
         raise NotImplementedError
 
     def _fit(self, leaves: list[Leaf], as_rows: bool) -> None:
-        """Find out from the first rows what can't be held."""
+        """Find out what of the leaves can't be held."""
 
         def attempt(document: Document, granted: frozenset[str]) -> None:
             column = Column()
@@ -104,31 +133,24 @@ class TableTarget(Target):
 
         kept, _, losses = fitting.fitting_leaves(leaves, attempt)
         self.lost(losses)
-        self._dropped = {column_name(leaf) for leaf in leaves} - {column_name(leaf) for leaf in kept}
-        if not kept:
+        self._dropped |= {column_name(leaf) for leaf in leaves} - {column_name(leaf) for leaf in kept}
+        if not kept and not self.rows:
             raise LossError(f"nothing of these rows can be written as {self.format!r}", feature="rows")
 
     def _held(self, leaves: list[Leaf]) -> dict[str, Value]:
-        assert self._dropped is not None
-        held: dict[str, Value] = {}
-        for leaf in leaves:
-            name = column_name(leaf)
-            if name not in self._dropped:
-                if name in held:
-                    raise LossError(f"two columns would be named {name!r}: rename one", feature="structure")
-                held[name] = leaf.whole
-        return held
+        return {name: leaf.whole for name, leaf in by_column(leaves).items() if name not in self._dropped}
 
     def _held_columns(self, columns: Columns) -> dict[str, Value]:
         leaves = [Leaf(value, (("key", name),)) for name, value in columns.values.items()]
-        if self._dropped is None:
+        if not self.rows:
             self._fit(leaves, as_rows=False)
         return self._held(leaves)
 
     def _held_row(self, row: Document) -> dict[str, Value]:
-        if self._dropped is None:
-            self.lost(row_losses(row))
-            self._fit(row.leaves, as_rows=True)
+        news = self._news(row)
+        if news.leaves:
+            self.lost(row_losses(news))
+            self._fit(news.leaves, as_rows=True)
         return self._held(row.leaves)
 
 
@@ -138,18 +160,24 @@ class RecordTarget(TableTarget):
     def __init__(self, path: Any, allowed: frozenset[str], shards: int, sync: bool, options: Options) -> None:
         super().__init__(TFRECORD, allowed)
         self._path, self._shards = path, shards
+        _check_arguments(RecordWriter, options)
+        self._schema = None if options.get("schema") is None else Schema.of(options["schema"])
+        self._lists = frozenset(options.get("lists") or ())
         self._writer = RecordWriter(path, shards=shards, sync=sync, **options)
 
     def _try(self, values: dict[str, Value]) -> None:
         file = io.BytesIO()
         with _as_loss():
-            writer = RecordWriter(file)
+            known = self._schema is not None and all(name in self._schema for name in values)
+            schema = self._schema.select(list(values)) if self._schema is not None and known else None
+            lists = self._lists & values.keys() if schema is None else None
+            writer = RecordWriter(file, schema=schema, lists=lists or None)
             writer.write_batch(values)
             writer.close()
             file.seek(0)
             back = next(open_records(file, schema=writer.schema, to="tensor").batches(1 << 20))
         for name, value in values.items():
-            if not identical(amended(back[name], None, {}), amended(value, None, {})):
+            if not _same_rows(back[name], value):
                 raise LossError(f"records would give {name!r} back as something else", feature="column")
 
     def add(self, columns: Columns) -> None:
@@ -168,11 +196,28 @@ class RecordTarget(TableTarget):
     def close(self) -> list[str]:
         self._writer.close()
         if self._shards == 1:
-            return [str(self._path)]
+            return [storage.describe(self._path)]
         return [shard_path(str(self._path), index, self._shards) for index in range(self._shards)]
 
     def abort(self) -> None:
         self._writer.abort()
+
+
+def _same_rows(got: Value, given: Value) -> bool:
+    """Whether two columns have the same rows; an optional scalar comes back as a row of one or none."""
+    got, given = amended(got, None, {}), amended(given, None, {})
+    if identical(got, given):
+        return True
+    scalars = isinstance(given, Tensor | Strings) and len(given.shape) == 1
+    pairs = zip(map(scalar, rows_of(got)) if scalars else rows_of(got), rows_of(given), strict=True)
+    return all(identical(one, two) for one, two in pairs)
+
+
+def _check_arguments(writer: Any, options: Options) -> None:
+    known = set(inspect.signature(writer).parameters) - {"path", "target", "kind", "mode", "shards", "sync"}
+    wrong = sorted(set(options) - known)
+    if wrong:
+        raise UsageError(f"no option {wrong[0]!r} here; known: {', '.join(sorted(known))}")
 
 
 class _as_loss:
@@ -194,8 +239,10 @@ class ArrowTarget(TableTarget):
 
         super().__init__(format, allowed)
         self._batches, self._path = arrow_batches, path
+        _check_arguments(arrow_batches.BatchWriter, options)
         self._writer = arrow_batches.BatchWriter(path, format, sync=sync, **options)
         self._pending: dict[str, Column] = {}
+        self._ragged: set[str] = set()
         self._waiting = 0
 
     def _try(self, values: dict[str, Value]) -> None:
@@ -203,9 +250,7 @@ class ArrowTarget(TableTarget):
             self._batches.check(values)
 
     def add(self, columns: Columns) -> None:
-        if columns.present:
-            name = min(columns.present)
-            self.lost([Loss(name, "missing", "rows that lack it get an empty or zero value")])
+        self._lacking(columns)
         self._drain()
         held = self._held_columns(columns)
         self._writer.write(held)
@@ -217,7 +262,7 @@ class ArrowTarget(TableTarget):
             odd = min(held.keys() ^ self._pending.keys())
             raise LossError(f"row {self.rows}: a table has the same columns in each row, not {odd!r}", feature="rows")
         for name, value in held.items():
-            self._pending.setdefault(name, Column()).add_row(value)
+            self._pending.setdefault(name, Column(ragged=name in self._ragged)).add_row(value)
         self._waiting += 1
         self._count(held, 1)
         if self._waiting >= _BATCH_ROWS:
@@ -225,13 +270,16 @@ class ArrowTarget(TableTarget):
 
     def _drain(self) -> None:
         if self._waiting:
-            self._writer.write({name: column.finish() for name, column in self._pending.items()})
+            batch = {name: column.finish() for name, column in self._pending.items()}
+            # Once ragged, always ragged: a batch of equal rows by chance is no other column.
+            self._ragged |= {name for name, value in batch.items() if isinstance(value, Ragged)}
+            self._writer.write(batch)
             self._pending, self._waiting = {}, 0
 
     def close(self) -> list[str]:
         self._drain()
         self._writer.close()
-        return [str(self._path)]
+        return [storage.describe(self._path)]
 
     def abort(self) -> None:
         self._writer.abort()
@@ -252,7 +300,7 @@ class StreamTarget(Target):
 
     def close(self) -> list[str]:
         self._writer.close()
-        return [str(self._path)]
+        return [storage.describe(self._path)]
 
     def abort(self) -> None:
         self._writer.abort()
@@ -276,13 +324,11 @@ class EncodedTarget(Target):
 
     def close(self) -> list[str]:
         self._open.close()
-        return [str(self._path)]
+        return [storage.describe(self._path)]
 
     def abort(self) -> None:
-        error = UsageError("given up")
         with contextlib.suppress(UsageError):
-            self._open.__exit__(UsageError, error, None)
-            raise error
+            self._open.__exit__(UsageError, UsageError("given up"), None)
 
 
 class StackTarget(Target):
@@ -294,18 +340,15 @@ class StackTarget(Target):
         self._columns: dict[str, Column] = {}
 
     def add(self, columns: Columns) -> None:
-        for name in columns.present:
-            if not any(loss.name == name for loss in self.losses):
-                self.lost([Loss(name, "missing", "rows that lack it get an empty or zero value")])
+        self._lacking(columns)
         self._check_names(columns.values)
         for name, value in columns.values.items():
             self._columns.setdefault(name, Column()).add(value)
         self._count(columns.values, columns.size)
 
     def add_row(self, row: Document) -> None:
-        values = {column_name(leaf): leaf.whole for leaf in row.leaves}
-        if not self.rows:
-            self.lost(row_losses(row))
+        values = {name: leaf.whole for name, leaf in by_column(row.leaves).items()}
+        self.lost(row_losses(self._news(row)))
         self._check_names(values)
         for name, value in values.items():
             self._columns.setdefault(name, Column()).add_row(value)

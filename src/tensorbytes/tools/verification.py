@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from tensorbytes.errors import CorruptError, Limits
-from tensorbytes.tensor import Strings, Value, amended, identical
+from tensorbytes.formats import ADVISORY
+from tensorbytes.tensor import Sparse, Strings, Value, amended, identical
 from tensorbytes.tools.report import Report
 from tensorbytes.tools.sources import Columns, Documents, Table, as_table, open_source, row_documents
 from tensorbytes.tools.targets import column_name
-from tensorbytes.tree import Document
+from tensorbytes.tree import Document, Leaf, unflatten
 
 
 def check(
-    expected: Document | Iterator[Columns | Document], dst: Any, format: str, report: Report, limits: Limits
+    expected: list[tuple[Document, Any]] | Iterator[Columns | Document],
+    dst: Any,
+    format: str,
+    report: Report,
+    limits: Limits,
 ) -> None:
-    """Raise CorruptError at the first thing that differs; otherwise the report says "verified"."""
-    lost = frozenset(loss.feature for loss in report.losses)
-    dropped = {loss.name for loss in report.losses if loss.dropped}
-    if isinstance(expected, Document):
-        if len(report.files) == 1:
-            source = open_source(dst, format, limits=limits)
+    """Raise CorruptError at the first thing that differs; otherwise the report says "verified".
+
+    Documents are compared with their structure, Python kinds and metadata, rows with their values.
+    """
+    lost = _Lost(report)
+    if isinstance(expected, list):
+        for document, path in expected:
+            source = open_source(path, format, limits=limits)
             assert isinstance(source, Documents)
-            _compare([expected], source.verified(), lost, dropped, report.target)
+            _compare([document], source.verified(), lost, path, whole=True)
     else:
         files = report.files if len(report.files) > 1 else [dst]
         shards = [_rows(_items(open_source(file, format, limits=limits))) for file in files]
-        _compare(_rows(expected), _in_turn(shards), lost, dropped, report.target)
+        _compare(_rows(expected), _in_turn(shards), lost, report.target, whole=False)
     report.verified = True
+
+
+class _Lost:
+    """What the report says of each tensor."""
+
+    def __init__(self, report: Report) -> None:
+        self._features: dict[str | None, set[str]] = {}
+        for loss in report.losses:
+            self._features.setdefault(loss.name, set()).add(loss.feature)
+        self.dropped = {loss.name for loss in report.losses if loss.dropped}
+
+    def of(self, name: str | None) -> set[str]:
+        return self._features.get(name, set()) | self._features.get(None, set())
 
 
 def _items(source: Documents | Table) -> Iterator[Columns | Document]:
@@ -58,34 +78,53 @@ def _rows(items: Iterator[Columns | Document]) -> Iterator[Document]:
             yield item
 
 
-def _compare(expected: Any, got: Iterator[Document], lost: frozenset[str], dropped: set[str | None], path: str) -> None:
+def _compare(expected: Any, got: Iterator[Document], lost: _Lost, path: Any, whole: bool) -> None:
     number = 0
+    shown = str(path)
     for number, document in enumerate(expected, 1):
         other = next(got, None)
         if other is None:
-            raise CorruptError(f"verify: it ends after {number - 1} objects", at=0, path=path)
-        _compare_documents(document, other, lost, dropped, path)
+            raise CorruptError(f"verify: it ends after {number - 1} objects", at=0, path=shown)
+        _compare_documents(document, other, lost, shown, whole)
     if next(got, None) is not None:
-        raise CorruptError(f"verify: it holds more than {number} objects", at=0, path=path)
+        raise CorruptError(f"verify: it holds more than {number} objects", at=0, path=shown)
 
 
-def _compare_documents(
-    expected: Document, got: Document, lost: frozenset[str], dropped: set[str | None], path: str
-) -> None:
-    wanted = {column_name(leaf): leaf for leaf in expected.leaves if leaf.name not in dropped}
-    found = {column_name(leaf): leaf for leaf in got.leaves}
+def _compare_documents(expected: Document, got: Document, lost: _Lost, path: str, whole: bool) -> None:
+    unflatten([leaf._replace(kind="") for leaf in got.leaves], lambda value: None)  # that it can be put together
+    wanted = _by_place([leaf for leaf in expected.leaves if leaf.name not in lost.dropped], whole)
+    found = _by_place(got.leaves, whole)
     if len(wanted) == len(found) == 1:  # a single tensor may have lost its name
         found = dict(zip(wanted, found.values(), strict=True))
-    for name in wanted.keys() | found.keys():
-        if name not in found or name not in wanted:
-            raise CorruptError(f"verify: {name!r} is {'missing' if name not in found else 'too many'}", at=0, path=path)
-        if not same_value(wanted[name].whole, found[name].whole, lost):
-            raise CorruptError(f"verify: {name!r} differs from its source", at=found[name].at, path=path)
+    for place in wanted.keys() | found.keys():
+        if place not in found or place not in wanted:
+            what = "missing" if place not in found else "too many"
+            raise CorruptError(f"verify: {place!r} is {what}", at=0, path=path)
+        one, two = wanted[place], found[place]
+        features = lost.of(one.name)
+        same = "missing" in features or same_value(one.whole, two.whole, features)
+        if not same or (whole and not _same_description(one, two, features)):
+            raise CorruptError(f"verify: {one.name!r} differs from its source", at=two.at, path=path)
+    if whole and "meta" not in lost.of(None) and dict(expected.meta) != dict(got.meta):
+        raise CorruptError("verify: the metadata of the whole differs", at=0, path=path)
 
 
-def same_value(a: Value, b: Value, lost: frozenset[str] = frozenset()) -> bool:
+def _by_place(leaves: list[Leaf], whole: bool) -> dict[Any, Leaf]:
+    """Leaves of a document by their paths, those of a row by their names."""
+    return {leaf.path if whole else column_name(leaf): leaf for leaf in leaves}
+
+
+def _same_description(a: Leaf, b: Leaf, lost: set[str]) -> bool:
+    """Whether two leaves were the same Python value, with the same metadata."""
+    metas = ({key: text for key, text in leaf.value.meta.items() if key not in ADVISORY | lost} for leaf in (a, b))
+    one, two = metas
+    return ("kind" in lost or a.kind == b.kind) and ("meta" in lost or one == two)
+
+
+def same_value(a: Value, b: Value, lost: Collection[str] = ()) -> bool:
     """Whether two values are identical, apart from what was allowed to be lost."""
     if isinstance(a, Strings) and isinstance(b, Strings) and "encoding" in lost:
-        a = Strings(a.shape, a.offsets, a.data)
-        b = Strings(b.shape, b.offsets, b.data)
+        a, b = (Strings(value.shape, value.offsets, value.data) for value in (a, b))
+    if isinstance(a, Sparse) and isinstance(b, Sparse) and "layout" in lost:
+        a, b = a.to_coo(), b.to_coo()
     return identical(amended(a, None, {}), amended(b, None, {}))

@@ -17,6 +17,7 @@ import bisect
 import contextlib
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -257,6 +258,10 @@ def places(source: Source) -> tuple[bool, list[tuple[Place, dict[str, Any]]]]:
         if not by_row and sum(source.lengths) != 1:
             raise CorruptError(f"a table of one row has {sum(source.lengths)}", at=0)
         found = []
+        names = source.schema.names
+        if len(set(names)) < len(names):
+            twice = next(name for name, count in Counter(names).items() if count > 1)
+            raise UnsupportedError(f"several columns have the name {twice!r}: rename them")
         for number in range(len(source.schema)):
             field = source.schema.field(number)
             note = _note((field.metadata or {}).get(KEY), f"the note of column {field.name!r}")

@@ -47,11 +47,11 @@ _COMPLEX = {"complex32": "float16", "bcomplex32": "uint16", "complex64": "float3
 _TIME = re.compile(r"<[mM]8\[(s|ms|us|ns)\]")
 
 
-def arrow() -> Any:
+def arrow(what: str = "Arrow") -> Any:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise MissingDependencyError("Arrow", "arrow") from None
+        raise MissingDependencyError(what, "arrow") from None
     return pyarrow
 
 

@@ -2,14 +2,14 @@
 
 ModelProto   ir_version 1, producer_name 2, producer_version 3, domain 4, model_version 5,
              doc_string 6, graph 7, opset_import 8 {domain 1, version 2}, metadata_props 14
-GraphProto   name 2, initializer 5 (TensorProto), sparse_initializer 15
+GraphProto   node 1 {op_type 4}, name 2, initializer 5 (TensorProto), sparse_initializer 15
 SparseTensorProto  values 1 (named), indices 2 (int64 [nnz, rank], or [nnz] counted in C order), dims 3
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -62,6 +62,9 @@ def decode(data: memoryview, context: Context) -> Document:
     for key, text in meta.items():
         put_text(own, key, text, 0)
     if not leaves:
+        constants = sum(_constants(data, graph) for graph in graphs)
+        if constants:
+            own.setdefault("onnx.remark", f"constants inside nodes are not read: {constants}")
         return Document([Leaf(Tensor("bool", (0,), b""), kind="dict")], own)
     return Document(list(leaves.values()), own)
 
@@ -98,6 +101,21 @@ def _take_graph(
         leaves[str(found.path[0][1])] = found
         if len(leaves) > context.limits.max_tensors:
             raise LimitError(f"over {context.limits.max_tensors} initializers (byte {item.at})")
+
+
+def _constants(data: memoryview, graph: proto.Field) -> int:
+    """How many nodes of a graph are constants."""
+    nodes = (item for item in fields(data, graph.start, graph.end) if item.number == 1)
+    return sum(any(_is_constant(data, part) for part in _within(data, node)) for node in nodes)
+
+
+def _within(data: memoryview, item: proto.Field) -> Iterator[proto.Field]:
+    proto.delimited(data, item)
+    return fields(data, item.start, item.end)
+
+
+def _is_constant(data: memoryview, part: proto.Field) -> bool:
+    return part.number == 4 and bytes(proto.delimited(data, part)) == b"Constant"
 
 
 def _name(message: Message, leaves: Mapping[str, Leaf]) -> str:

@@ -8,6 +8,9 @@ under which a checkpoint was saved. The index and the shards must tell of the sa
 A shard is a plain name in the index's folder; a link must not lead out of it, except into
 the `blobs` of the cache of a model hub, whose snapshots are such links.
 
+A single file that takes the place of a checkpoint removes the old index, and then the old
+shards. A crash before that leaves both, which a reader of the folder refuses to choose from.
+
 Writing fills the shards in the order of the tensors. All of them are written under
 temporary names first; then they get their own names, then the index gets its own. If the
 new shards bear the names of old ones, the old index is removed before the first old shard
@@ -25,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tensorbytes import storage
-from tensorbytes.errors import CorruptError, TensorbytesError, UsageError
+from tensorbytes.errors import CorruptError, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.formats import _json
 from tensorbytes.formats._parts import Part
 from tensorbytes.storage import Target
@@ -34,7 +37,7 @@ from tensorbytes.typing import Buffer
 SUFFIX, SINGLE = ".safetensors", "model.safetensors"
 _INDEX = ".index.json"
 _MAX_INDEX = 100_000_000
-_INDEX_NAME = re.compile(r".*\.safetensors\.index(\.[^.]+)?\.json", re.DOTALL)
+_INDEX_NAME = re.compile(r"(.*\.safetensors)\.index(\.[^.]+)?\.json", re.DOTALL)
 _SHARD_NAME = re.compile(r"(.*)-[0-9]{5}-of-[0-9]{5}\.safetensors", re.DOTALL)
 
 _File = TypeVar("_File", bound=Any)
@@ -46,9 +49,9 @@ _File = TypeVar("_File", bound=Any)
 def find(path: str) -> list[str]:
     """The indexes, or the single file, that a path leads to. It should be one; a plain file leads to nothing else."""
     if os.path.isdir(path):
-        names = sorted(name for name in os.listdir(path) if _INDEX_NAME.fullmatch(name))
-        if os.path.isfile(os.path.join(path, SINGLE)):
-            names.append(SINGLE)
+        matches = [match for name in sorted(os.listdir(path)) if (match := _INDEX_NAME.fullmatch(name))]
+        singles = sorted({SINGLE, *(match[1] for match in matches)})
+        names = [match[0] for match in matches] + [name for name in singles if os.path.isfile(os.path.join(path, name))]
         return [os.path.join(path, name) for name in names]
     if _INDEX_NAME.fullmatch(os.path.basename(path)) and os.path.isfile(path):
         return [path]
@@ -124,7 +127,10 @@ def _check_inside(folder: str, path: str) -> None:
     if revision and os.path.basename(snapshots) == "snapshots":
         allowed.append(os.path.join(os.path.dirname(snapshots), "blobs"))
     if not any(real.startswith(os.path.join(place, "")) for place in allowed):
-        raise CorruptError("a link that leads out of the checkpoint's folder", at=0, path=path)
+        raise UnsupportedError(
+            f"{path}: a link that leads out of the checkpoint's folder, to {real!r}; "
+            "copy the file into the folder, or pass the real folder"
+        )
 
 
 # ---- writing ----------------------------------------------------------------
@@ -149,22 +155,32 @@ def write(
 ) -> None:
     """Write parts, with their sizes, to shards of at most `most` bytes each; a larger tensor is alone in its shard."""
     folder, base = os.path.split(path)
-    stem = base.removesuffix(SUFFIX)
-    index = os.path.join(folder, base + _INDEX)
-    stale = _old_shards(index, stem)
+    stem, index = base.removesuffix(SUFFIX), path + _INDEX
     split = _split(parts, most)
     if len(split) == 1:
-        storage.write(path, encode(split[0]), sync=sync)
-        new: dict[str, list[Part]] = {}
-        _remove([index])
-    else:
-        new = {f"{stem}-{n:05d}-of-{len(split):05d}{SUFFIX}": part for n, part in enumerate(split, 1)}
-        text = _index_text(new, sum(size for _, size in parts))
-        _replace_all(folder, index, {name: encode(some) for name, some in new.items()}, text, sync)
-        _remove([path])
-    _remove(os.path.join(folder, name) for name in stale - new.keys())
+        write_single(path, encode(split[0]), sync)
+        return
+    stale = _old_shards(index, stem)
+    new = {f"{stem}-{n:05d}-of-{len(split):05d}{SUFFIX}": part for n, part in enumerate(split, 1)}
+    text = _index_text(new, sum(size for _, size in parts))
+    _replace_all(folder, index, {name: encode(some) for name, some in new.items()}, text, sync)
+    _remove([path, *(os.path.join(folder, name) for name in stale - new.keys())])
     if sync:
         storage.sync_folder(index)
+
+
+def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
+    """Write one file; a checkpoint of several that was saved under this name is gone afterwards."""
+    storage.write(path, pieces, sync=sync)
+    index = path + _INDEX
+    if not path.endswith(SUFFIX) or not os.path.lexists(index):
+        return
+    folder, base = os.path.split(path)
+    stale = _old_shards(index, base.removesuffix(SUFFIX))
+    for paths in ([index], [os.path.join(folder, name) for name in stale]):
+        _remove(paths)
+        if sync and paths:
+            storage.sync_folder(index)
 
 
 def _split(parts: Sequence[tuple[Part, int]], most: int) -> list[list[Part]]:

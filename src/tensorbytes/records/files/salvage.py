@@ -6,18 +6,21 @@ delivered, or in a range that is reported. See search.py for how records are fou
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import _wire, storage
-from tensorbytes.errors import LIMITS, LimitError, Limits, UsageError
+from tensorbytes import _wire, formats, storage
+from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
 from tensorbytes.records.files.compression import Source, compressor, open_source
 from tensorbytes.records.files.framing import BLOCK_BYTES, FRAME_BYTES, HEADER_BYTES, QUESTION, Block, Stream
 from tensorbytes.records.files.search import Search
+from tensorbytes.records.files.sources import PlainSource
 from tensorbytes.records.files.window import Window
 from tensorbytes.typing import Buffer
 
@@ -26,6 +29,8 @@ Progress = Callable[[int, int | None], object]
 _MOST_RECORDS = 1 << 16
 # A header is eight bytes and their checksum: just what a record of eight bytes ends with.
 _LENGTH_BYTES = 8
+# The first bytes of a file, which tell what it is if it has no records.
+_HEAD_BYTES = 4096
 _KINDS = {
     "header": "the length of record {} and its checksum disagree",
     "payload": "the data of record {} and its checksum disagree",
@@ -189,6 +194,8 @@ class _Account:
         self.damages: list[Damage] = []
 
     def blocks(self, source: Source, limits: Limits, progress: Progress | None) -> Iterator[Block]:
+        """The whole records of a file; one that has none and is of another format is refused."""
+        head = source.peek(_HEAD_BYTES) if isinstance(source, PlainSource) else b""
         for block in intact(source, self.damages.append, limits=limits):
             self.records += len(block.records)
             self.intact += len(block.data)
@@ -197,6 +204,13 @@ class _Account:
                 progress(source.consumed, source.total)
         if progress is not None:
             progress(source.consumed, source.total)
+        if head and not self.records:
+            found = formats.sniff(head, self.report(source.path).size)
+            if found not in (None, "tb"):
+                raise UsageError(
+                    f"{source.path} is a file of format {found!r}, without records; "
+                    "to check it: with tb.open(path) as f: f.verify()"
+                )
 
     def report(self, path: str) -> Report:
         lost = sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
@@ -209,7 +223,7 @@ def verify(
     """Read all of a file and report what is damaged: which bytes, which record, in what way.
 
     `path` may be a URL or a file object as well. `progress` is called with the bytes read so far
-    and their total, or None if that is unknown.
+    and their total, or None if that is unknown. A file of another format raises UsageError.
     """
     account = _Account()
     with open_source(path, compression, limits=limits) as source:
@@ -231,7 +245,7 @@ def repair(
 
     Their bytes are copied as they are; only a record whose header was damaged gets a new one. `dst`
     is replaced atomically if it is a local path. That it is `src` itself must be said by `replace`:
-    what can't be read today is gone then.
+    what can't be read today is gone then. If no record is whole, nothing is written.
     """
     same = src is dst or (storage.is_local(src) and storage.is_local(dst) and _same_file(src, dst))
     if same and not replace:
@@ -240,7 +254,7 @@ def repair(
         )
     account = _Account()
 
-    def pieces() -> Iterator[Buffer]:
+    def pieces() -> Generator[Buffer]:
         with open_source(src, compression, limits=limits) as source:
             packer = compressor(source.compression)
             for block in account.blocks(source, limits, progress):
@@ -250,11 +264,19 @@ def repair(
                     yield packer.compress(block.data[HEADER_BYTES:])
                 else:
                     yield packer.compress(block.data)
-            if same and account.damages and not account.records:
-                raise UsageError(f"{source.path}: no record in it is whole, so it is not replaced by nothing")
+            if account.damages and not account.records:
+                if same:
+                    raise UsageError(f"{source.path}: no record in it is whole, so it is not replaced by nothing")
+                raise CorruptError(
+                    f"no record in it is whole, so nothing is written; {QUESTION}",
+                    at=account.damages[0].start,
+                    path=source.path,
+                )
             yield packer.finish()
 
-    storage.write(dst, pieces())
+    with contextlib.closing(pieces()) as made:
+        first = next(made)  # what has no records raises before anything is opened for writing
+        storage.write(dst, chain([first], made))
     return account.report(storage.describe(src))
 
 

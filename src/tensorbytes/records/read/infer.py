@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorbytes import _wire
-from tensorbytes.errors import SchemaError
+from tensorbytes import _wire, formats
+from tensorbytes._wire import proto
+from tensorbytes.errors import CorruptError, SchemaError, UsageError
 from tensorbytes.records import example
 from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import Block, blocks
@@ -18,10 +19,32 @@ from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.records.read.decode import Located, Unusual, has_lists, in_usual_form, locate, names_in, steps_of
 from tensorbytes.records.schema import Feature, Schema
 from tensorbytes.tensor import Array
+from tensorbytes.typing import bytes_view
 
 _DTYPES = {example.BYTES: "bytes", example.FLOAT: "float32", example.INT64: "int64"}
 # Places that are looked up at a time: features times records.
 _MOST_CELLS = 1 << 20
+# So much of a record tells whether it is a tensor.
+_HEAD_BYTES = 4096
+
+
+def check_examples(block: Block) -> None:
+    """Refuse a file of tensors, whose records would all be read as empty Examples.
+
+    A tensor's fields may stand in an Example too, where they are passed over: one with features stays one.
+    """
+    if block.first or not len(block.records):
+        return
+    start, size = block.records[0].tolist()
+    payload = bytes_view(block.data)[start : start + size]
+    if not formats.get("tensorproto").sniff(bytes(payload[:_HEAD_BYTES]), size):
+        return
+    try:
+        if any((field.number, field.wire) == (1, proto.DELIMITED) for field in proto.fields(payload, 0, size)):
+            return
+    except CorruptError:
+        return
+    raise UsageError(f"{block.path}: records of tensors rather than Examples; tb.open(path) reads them")
 
 
 @dataclass(slots=True)
@@ -49,6 +72,7 @@ class Inference:
     lists: dict[str, _Seen] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
+        check_examples(block)
         self.sequence = self.sequence or has_lists(block)
         while len(block.records):
             most = max(1, _MOST_CELLS // (len(self.features) + len(self.lists) + 1))

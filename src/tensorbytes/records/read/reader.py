@@ -25,7 +25,7 @@ from tensorbytes.records.files.threads import available, pipeline
 from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
 from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
-from tensorbytes.records.read.infer import Inference
+from tensorbytes.records.read.infer import Inference, check_examples
 from tensorbytes.records.schema import Feature, Schema, sidecar_path
 from tensorbytes.tensor import Array
 
@@ -172,6 +172,7 @@ class Records:
             return
         if isinstance(first, Exception):
             raise first
+        check_examples(first)
         if self._plan is None:
             self._plan = self._inferred(first)
         plan = self._plan

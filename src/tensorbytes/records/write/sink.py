@@ -131,8 +131,13 @@ def check_arguments(target: Any, shards: int, mode: str) -> None:
 
 
 def sidecar(target: Any) -> str | None:
-    """Where the schema is kept: beside the file, if there is a beside."""
-    return sidecar_path(base_path(os.fspath(target))) if storage.is_path(target) else None
+    """Where the schema is kept: beside the file, if there is a beside. A device or a named pipe has none."""
+    if not storage.is_path(target):
+        return None
+    path = os.fspath(target)
+    if storage.is_local(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        return None
+    return sidecar_path(base_path(path))
 
 
 def create(target: Any, shards: int, compression: str | None, level: int | None, durable: bool) -> Files:
