@@ -366,3 +366,11 @@ def test_calls_that_make_no_sense(model, tmp_path):
     ):
         with pytest.raises(tb.UsageError):
             tb.convert(tmp_path / source, tmp_path / target, **options)
+
+
+def test_records_behind_a_url_keep_their_schema(tmp_path):
+    pytest.importorskip("fsspec")
+    tb.save({"h": np.arange(6, dtype=np.float16).reshape(2, 3)}, tmp_path / "h.npz")
+    assert tb.convert(tmp_path / "h.npz", "memory://convert/h.tfrecord", unstack=0, verify=True).lossless
+    tb.convert("memory://convert/h.tfrecord", tmp_path / "back.npz", verify=True)
+    assert tb.equal(tb.load(tmp_path / "back.npz"), tb.load(tmp_path / "h.npz"))

@@ -351,13 +351,14 @@ def _sidecars(targets: Sequence[Any]) -> Schema | None:
     found: dict[str, Schema] = {}
     for target in targets:
         path = byte_range(target)[0]
-        if not storage.is_local(path):
+        if not storage.is_path(path):
             return None
         place = sidecar_path(base_path(os.fspath(path)))
         if place not in found:
-            if not os.path.exists(place):
+            try:
+                found[place] = Schema.load(place)
+            except (FileNotFoundError, PermissionError):  # as some servers call what is not there
                 return None
-            found[place] = Schema.load(place)
     return Schema.merged(list(found.items())) if found else None
 
 
