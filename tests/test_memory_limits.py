@@ -90,7 +90,7 @@ def test_the_nineteen_bytes_are_nineteen():
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory in use is read from /proc")
 @pytest.mark.parametrize(
-    ("cases", "least", "most"), [(CASES, 0, 64 << 20), (CLAIMS, 600 << 20, 1 << 30)], ids=["one", "many"]
+    ("cases", "least", "most"), [(CASES, -(1 << 20), 64 << 20), (CLAIMS, 600 << 20, 1 << 30)], ids=["one", "many"]
 )
 def test_claims_without_the_memory_for_them(cases, least, most):
     given = json.dumps({name: (format, raw.hex(), way) for name, (format, raw, way) in cases.items()})
