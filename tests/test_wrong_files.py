@@ -279,3 +279,10 @@ def test_other_errors_of_a_block_pass_as_they_are(tmp_path):
         with pytest.raises(OSError) as caught, storage.replacing(str(tmp_path / "x")):  # noqa: PT011
             raise error
         assert caught.value is error
+
+
+@pytest.mark.parametrize("write", [lambda path: tb.open(path, "w"), tb.RecordWriter], ids=["stream", "records"])
+def test_writers_name_the_file_they_were_given(tmp_path, write):
+    with pytest.raises(FileNotFoundError) as caught:
+        write(tmp_path / "nowhere" / "x.tb")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "x.tb")

@@ -73,7 +73,7 @@ class Output:
             file = open(path, "wb", buffering=0)  # noqa: SIM115 - a device or a named pipe
         else:
             self._temporary = f"{path}.{os.urandom(4).hex()}.tmp"
-            file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
+            file = storage.open_hidden(self._temporary, path)
             self._dropped = weakref.finalize(self, _discard, self._temporary, os.getpid())
             _lock(file, path)
         return file

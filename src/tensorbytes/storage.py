@@ -109,10 +109,16 @@ def write_all(file: Any, piece: Buffer) -> None:
 
 
 def write_pieces(file: Any, pieces: Iterable[Buffer]) -> None:
+    for part in _portions(pieces):
+        write_all(file, part)
+
+
+def _portions(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
+    """The same bytes as they are handed to the system: none too small, none too large."""
     for piece in gathered(pieces):
         view = bytes_view(piece)
         for start in range(0, len(view), _WRITE_BYTES):
-            write_all(file, view[start : start + _WRITE_BYTES])
+            yield view[start : start + _WRITE_BYTES]
 
 
 def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
@@ -133,17 +139,15 @@ def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
     flushed: Future[None] | None = None
     waiting = 0
     try:
-        for piece in gathered(pieces):
-            view = bytes_view(piece)
-            for start in range(0, len(view), _WRITE_BYTES):
-                write_all(file, view[start : start + _WRITE_BYTES])
-                waiting += min(_WRITE_BYTES, len(view) - start)
-                if waiting < _FLUSH_BYTES or (flushed is not None and not flushed.done()):
-                    continue
-                if flushed is not None:
-                    flushed.result()  # the system tells of a failed disk once, so perhaps here
-                pool = pool or ThreadPoolExecutor(1)
-                flushed, waiting = pool.submit(os.fdatasync, file.fileno()), 0
+        for part in _portions(pieces):
+            write_all(file, part)
+            waiting += len(part)
+            if waiting < _FLUSH_BYTES or (flushed is not None and not flushed.done()):
+                continue
+            if flushed is not None:
+                flushed.result()  # the system tells of a failed disk once, so perhaps here
+            pool = pool or ThreadPoolExecutor(1)
+            flushed, waiting = pool.submit(os.fdatasync, file.fileno()), 0
         if flushed is not None:
             flushed.result()
     finally:
@@ -170,10 +174,7 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
             yield special
         return
     temporary = f"{path}.{os.urandom(4).hex()}.tmp"
-    try:
-        file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed before the rename
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, given) from None
+    file = open_hidden(temporary, given)
     try:
         yield file
         if os.path.exists(path):
@@ -191,6 +192,14 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
         raise
     if sync:
         sync_folder(path)
+
+
+def open_hidden(temporary: str, target: str) -> io.FileIO:
+    """A new file that will be called otherwise; an error names what the caller named."""
+    try:
+        return open(temporary, "xb", buffering=0)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, target) from None  # of the same class
 
 
 def _is_full(error: OSError) -> bool:

@@ -25,6 +25,7 @@ from tensorbytes.tools.fitting import Fitted, fitted
 from tensorbytes.tools.report import Loss, Report, many, refuse
 from tensorbytes.tools.selection import Selection
 from tensorbytes.tools.sources import (
+    BATCH_ROWS,
     TABLES,
     TFRECORD,
     ArrowTable,
@@ -49,9 +50,6 @@ from tensorbytes.tools.targets import (
     row_losses,
 )
 from tensorbytes.tree import Document, Leaf
-
-# Rows are read this many at a time.
-_BATCH_ROWS = 4096
 
 
 def convert(
@@ -186,7 +184,7 @@ class _Job:
         return bool(losses)
 
     def _columns(self, table: Table) -> Iterator[Columns]:
-        return map(self.selection.columns, table.batches(_BATCH_ROWS, self.selection.takes))
+        return map(self.selection.columns, table.batches(BATCH_ROWS, self.selection.takes))
 
     # ---- one document ----------------------------------------------------------
 
@@ -351,8 +349,8 @@ def _unstacked(document: Document, axis: int) -> Iterator[Columns]:
             f"unstack needs values of one length along axis {axis}, got {shown}; pick some with names=", feature="rows"
         )
     total = next(iter(counts.values())) or 0
-    for start in range(0, total, _BATCH_ROWS):
-        stop = min(start + _BATCH_ROWS, total)
+    for start in range(0, total, BATCH_ROWS):
+        stop = min(start + BATCH_ROWS, total)
         yield Columns({name: rows.cut(value, start, stop) for name, value in columns.items()}, stop - start)
 
 

@@ -15,12 +15,20 @@ from tensorbytes.tools.inspection import printable, table
 from tensorbytes.tools.numbers import Distance
 from tensorbytes.tools.report import many
 from tensorbytes.tools.selection import Selection
-from tensorbytes.tools.sources import Columns, Documents, Table, as_table, checked, open_source, row_documents
+from tensorbytes.tools.sources import (
+    BATCH_ROWS,
+    Columns,
+    Documents,
+    Table,
+    as_table,
+    checked,
+    open_source,
+    row_documents,
+)
 from tensorbytes.tools.targets import column_name
 from tensorbytes.tools.verification import same_value
 from tensorbytes.tree import Document
 
-_BATCH_ROWS = 4096
 _MOST_SHOWN = 60
 
 
@@ -57,13 +65,15 @@ class Difference:
     @property
     def identical(self) -> bool:
         """Whether the same names hold the same values, bit for bit. Metadata does not count."""
-        alone = self.only_in_a or self.only_in_b or (self.rows is not None and self.rows[0] != self.rows[1])
-        return not alone and all(tensor.identical for tensor in self.tensors)
+        return self._same_outline() and all(tensor.identical for tensor in self.tensors)
 
     def close(self, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
         """Whether all numbers lie within a tolerance, and all else agrees."""
-        alone = self.only_in_a or self.only_in_b or (self.rows is not None and self.rows[0] != self.rows[1])
-        return not alone and all(_close(tensor, rtol, atol) for tensor in self.tensors)
+        return self._same_outline() and all(_close(tensor, rtol, atol) for tensor in self.tensors)
+
+    def _same_outline(self) -> bool:
+        """Whether both have the same names and as many rows."""
+        return not (self.only_in_a or self.only_in_b or (self.rows is not None and self.rows[0] != self.rows[1]))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -151,7 +161,7 @@ class _Side:
     def rows(self) -> Iterator[dict[str, Value]]:
         """Row by row."""
         if self.table is not None:
-            for columns in self.table.batches(_BATCH_ROWS):
+            for columns in self.table.batches(BATCH_ROWS):
                 yield from map(_values, row_documents(columns))
             return
         assert isinstance(self._source, Documents)
@@ -206,7 +216,7 @@ class _Comparison:
 
     def _tables(self, a: Table, b: Table) -> None:
         counts = [0, 0]
-        batches = a.batches(_BATCH_ROWS), b.batches(_BATCH_ROWS)
+        batches = a.batches(BATCH_ROWS), b.batches(BATCH_ROWS)
         empty = Columns({}, 0)
         while True:
             pair = next(batches[0], empty), next(batches[1], empty)
@@ -223,7 +233,7 @@ class _Comparison:
         """Row i of the table with the arrays' elements i, as far as both go."""
         total = 0
         have = {name: rows.count(value) or 0 for name, value in arrays.items()}
-        for columns in other.batches(_BATCH_ROWS):
+        for columns in other.batches(BATCH_ROWS):
             start, total = total, total + columns.size
             one, two = dict(arrays), dict(columns.values)
             for name in one.keys() & two.keys():

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, frameworks, opening, storage
-from tensorbytes.errors import LIMITS, Limits, UsageError
+from tensorbytes.errors import LIMITS, Limits, unknown
 from tensorbytes.formats import Options
 from tensorbytes.reader import naming
 from tensorbytes.records.files.detection import detect
@@ -25,6 +25,8 @@ from tensorbytes.tree import Document, Leaf
 TFRECORD = "tfrecord"
 # Formats whose files are tables of rows.
 TABLES = frozenset({TFRECORD, "arrow", "parquet"})
+# Rows are read this many at a time.
+BATCH_ROWS = 4096
 _RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
 _COMPRESSED = (".gz", ".gzip", ".zlib", ".zz", ".snappy")
 
@@ -115,8 +117,7 @@ def open_source(
     if format == TFRECORD or (format is None and _is_records(target)):
         return Records(target, given, limits)
     if format is not None and format not in formats.BUILTIN:
-        known = ", ".join((*formats.BUILTIN, TFRECORD))
-        raise UsageError(f"unknown format {format!r}; known: {known}")
+        raise unknown("format", format, (*formats.BUILTIN, TFRECORD))
     return Documents(storage.describe(target), opening.mapped(target, format), limits, given)
 
 

@@ -10,7 +10,7 @@ from tensorbytes.errors import CorruptError, Limits
 from tensorbytes.formats import ADVISORY
 from tensorbytes.tensor import Sparse, Strings, Value, amended, identical
 from tensorbytes.tools.report import Report
-from tensorbytes.tools.sources import Columns, Documents, Table, as_table, open_source, row_documents
+from tensorbytes.tools.sources import BATCH_ROWS, Columns, Documents, Table, as_table, open_source, row_documents
 from tensorbytes.tools.targets import column_name
 from tensorbytes.tree import Document, Leaf, unflatten
 
@@ -55,7 +55,7 @@ class _Lost:
 def _items(source: Documents | Table) -> Iterator[Columns | Document]:
     table = as_table(source)
     if table is not None:
-        yield from table.batches(4096)
+        yield from table.batches(BATCH_ROWS)
     else:
         assert isinstance(source, Documents)
         yield from source.verified()
