@@ -5,8 +5,19 @@ import os
 from setuptools import Extension, setup
 
 WINDOWS = os.name == "nt"
-SOURCES = ("binding", "example_binding", "wire", "large", "example", "example_write", "salvage")
-HEADERS = ("binding", "wire", "large", "example", "instruction", "salvage")
+SOURCES = (
+    "binding",
+    "codec_binding",
+    "example",
+    "example_binding",
+    "example_write",
+    "filters",
+    "huffman",
+    "large",
+    "salvage",
+    "wire",
+)
+HEADERS = ("binding", "wire", "large", "example", "filters", "huffman", "instruction", "salvage")
 
 kernel = Extension(
     "tensorbytes._wire._kernel",

@@ -245,7 +245,6 @@ def test_tensorflow_is_not_needed(tmp_path):
     prefix = save(tmp_path / "m", {"w": tf.constant([1.0, 2.0]), "s": tf.constant([b"a"])})
     code = (
         "import sys, tensorbytes as tb\n"
-        "sys.modules['cramjam'] = None\n"
         f"x = tb.load({prefix!r})\n"
         f"tb.save(x, {prefix + '2'!r}, 'checkpoint')\n"
         f"print(tb.equal(tb.load({prefix + '2'!r}), x))\n"
@@ -601,12 +600,12 @@ TABLES = {
     "unknown byte order": (index({}, number(1, 1) + number(2, 2)), "byte order 2"),
     "snappy of nothing": (table(b"", kind=1), "varint"),
     "95 snappy's size": (table(varint(1 << 40) + b"\0a", kind=1), "impossible snappy"),
-    "100 snappy, short": (table(b"\x05\x04ab", kind=1), "should hold 5"),
-    "100 snappy, long": (table(b"\x01\x04ab", kind=1), "past the end"),
-    "snappy copy from before": (table(b"\x08\x04ab\x01\x03", kind=1), "3 bytes back, of 2"),
-    "snappy copy from here": (table(b"\x08\x04ab\x01\x00", kind=1), "0 bytes back"),
-    "snappy element cut": (table(b"\x08\xf4\x01", kind=1), "past the end"),
-    "snappy literal cut": (table(b"\x08\x1cab", kind=1), "past the end"),
+    "100 snappy, short": (table(b"\x05\x04ab", kind=1), "snappy can't"),
+    "100 snappy, long": (table(b"\x01\x04ab", kind=1), "snappy can't"),
+    "snappy copy from before": (table(b"\x08\x04ab\x01\x03", kind=1), "snappy can't"),
+    "snappy copy from here": (table(b"\x08\x04ab\x01\x00", kind=1), "snappy can't"),
+    "snappy element cut": (table(b"\x08\xf4\x01", kind=1), "snappy can't"),
+    "snappy literal cut": (table(b"\x08\x1cab", kind=1), "snappy can't"),
 }  # fmt: skip
 
 

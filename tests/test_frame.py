@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorbytes as tb
 from tensorbytes import dtypes
 from tensorbytes._wire import reference
-from tensorbytes.formats import _record
+from tensorbytes.formats import _extension
 
 SPEC = Path(__file__).parents[1] / "spec"
 
@@ -151,7 +151,7 @@ def test_the_specification_names_every_field_and_code():
         if row.code >= 1000:
             assert re.search(rf"\| {row.code} \| {row.name} \|", text), row.name
     numbers = {int(n) for n in re.findall(r"= (10\d\d);", proto)}
-    assert numbers == set(range(1000, 1012)) == set(range(_record.NAME, _record.HEADER_CRC + 1))
+    assert numbers == set(range(1000, 1014)) == set(range(_extension.NAME, _extension.QUANTIZATION + 1))
 
 
 # ---- alignment --------------------------------------------------------------

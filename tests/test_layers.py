@@ -17,7 +17,8 @@ LAYERS = [
     ["deferred"],
     ["tree"],
     ["_wire"],
-    ["storage"],
+    ["threads", "storage"],
+    ["codecs", "quantization"],
     ["frameworks", "formats"],  # never each other
     ["shortcut", "opening"],
     ["output", "loader"],

@@ -29,6 +29,7 @@ from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
 from tensorbytes.writer import TornTailWarning
 
 if TYPE_CHECKING:
+    from tensorbytes.quantization import Quantize
     from tensorbytes.records import (
         Batch,
         Damage,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
         verify,
     )
     from tensorbytes.savedmodel import load_model, save_model
-    from tensorbytes.tools import convert, diff, inspect
+    from tensorbytes.tools import bench, convert, diff, inspect, quantize
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ __all__ = [
     "Limits",
     "LossError",
     "MissingDependencyError",
+    "Quantize",
     "Ragged",
     "RecordWriter",
     "Records",
@@ -77,6 +79,7 @@ __all__ = [
     "TornTailWarning",
     "UnsupportedError",
     "UsageError",
+    "bench",
     "buffers",
     "build_index",
     "convert",
@@ -91,6 +94,7 @@ __all__ = [
     "open",
     "open_records",
     "plan",
+    "quantize",
     "read_events",
     "read_scalars",
     "repair",
@@ -102,10 +106,13 @@ __all__ = [
 
 # What is loaded when it is first asked for, so that importing stays cheap; the rest of __all__ is about records.
 _LATER = {
+    "Quantize": "quantization",
+    "bench": "tools",
     "convert": "tools",
     "diff": "tools",
     "inspect": "tools",
     "load_model": "savedmodel",
+    "quantize": "tools",
     "save_model": "savedmodel",
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
+from tensorbytes.formats._storing import Storing
 from tensorbytes.reader import Reader, StreamReader, naming
 from tensorbytes.tensor import Value, amended, identical, with_meta
 from tensorbytes.tree import Document, Leaf, flatten, unflatten
@@ -268,7 +269,7 @@ def open(
         _check_stream(target, format, options)
         if to != "numpy" or device is not None:
             raise UsageError(f"mode {mode!r}: to= and device= are for reading")
-        return Writer(to_document, target, append=mode == "a")
+        return Writer(to_document, target, mode == "a", Storing.of(options))
     if mode != "r":
         raise UsageError(f"mode {mode!r}: expected 'r', 'w' or 'a'")
     _check_source(target)
@@ -289,7 +290,8 @@ def _check_stream(target: Any, format: str | None, options: Options) -> None:
     asked = formats.by_suffix(os.fspath(target)) if format is None and storage.is_path(target) else None
     if asked not in (None, "tb"):
         raise UsageError(f"{target}: streams are written as 'tb', and the suffix asks for {asked!r}")
-    formats.check_options(formats.get("tb"), options, frozenset())
+    chosen = formats.get("tb")
+    formats.check_options(chosen, options, chosen.write_options)
 
 
 def _seekable(file: Any) -> bool:

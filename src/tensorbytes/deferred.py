@@ -7,9 +7,10 @@ Deferred: listing the file costs nothing, and a slice reads no more than it must
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,3 +61,39 @@ def swapped(flat: Array, dtype: str) -> Array:
     row = dtypes.get(dtype)
     width = row.itemsize // 2 if "complex" in dtype else row.itemsize
     return flat if width == 1 else flat.view(f"<u{width}").byteswap().view(np.uint8)
+
+
+class Block(NamedTuple):
+    """A contiguous block of a tensor that holds all that an index asks for."""
+
+    first: int  # the number of its first element
+    shape: tuple[int, ...]
+    rest: Any  # the index within the block
+
+
+def leading_block(shape: tuple[int, ...], index: Any, whole_rows: bool = False) -> Block:
+    """The smallest block that the integers at the front of an index, and a slice after them, tell.
+
+    Whatever else can index an array is left to `rest`. With `whole_rows` the block is rows of the first axis.
+    The block keeps an axis of size 1, and `rest` a 0, for each integer: next to an array they decide the order of axes.
+    """
+    steps = index if isinstance(index, tuple) else (index,)
+    first = 0
+    ones: tuple[int, ...] = ()
+    zeros: tuple[int, ...] = ()
+    for axis, (size, step) in enumerate(zip(shape, steps, strict=False)):
+        after, left = shape[axis + 1 :], steps[axis + 1 :]
+        if isinstance(step, slice):
+            wanted = range(size)[step]
+            low, high = (min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]) + 1) if wanted else (0, 0)
+            within = slice(None, None, wanted.step)
+            return Block(first + low * math.prod(after), (*ones, high - low, *after), (*zeros, within, *left))
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            return Block(first, (*ones, *shape[axis:]), (*zeros, *steps[axis:]))
+        if not -size <= step < size:
+            raise IndexError(f"index {step} is out of bounds for axis {axis} with size {size}")
+        first += int(step) % size * math.prod(after)
+        ones, zeros = (*ones, 1), (*zeros, 0)
+        if whole_rows:
+            return Block(first, (*ones, *after), (*zeros, *left))
+    return Block(first, (*ones, *shape[len(steps) :]), (*zeros, *steps[len(shape) :]))

@@ -26,7 +26,7 @@ from tensorbytes.formats import _record, frame
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
-from tensorbytes.tree import Document, Leaf, restore, unflatten
+from tensorbytes.tree import Document, Leaf, Stored, restore, unflatten
 
 
 class Entry:
@@ -53,6 +53,11 @@ class Entry:
     @property
     def meta(self) -> Mapping[str, str]:
         return self._leaf.value.meta
+
+    @property
+    def stored(self) -> Stored | None:
+        """How it is compressed and quantized; None if it is stored as its own bytes."""
+        return self._leaf.stored
 
     @property
     def kind(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import frame, plain_record
-from tensorbytes.formats import _record
+from tensorbytes.formats import _extension, _record
 from tensorbytes.formats.frame import HEADER_BYTES
 from tensorbytes.tensor import Array
 from tensorbytes.typing import Buffer
@@ -52,7 +52,7 @@ def dump_item(array: Array, item: int, at: int) -> bytes | None:
     code = _code(array)
     if code is None:
         return None
-    number = _record.item_field(item)
+    number = _extension.item_field(item)
     prefix = _record.dense_header(code, array.shape, array.nbytes, number, at + HEADER_BYTES)
     try:
         return frame(prefix, array)

@@ -30,6 +30,14 @@ Path: TypeAlias = tuple[Step, ...]
 NO_META: Mapping[str, str] = MappingProxyType({})
 
 
+class Stored(NamedTuple):
+    """How a value is stored, where that is not as its own bytes."""
+
+    compression: str = ""  # the pipeline of codecs
+    nbytes: int = 0  # what its content takes
+    quantization: Any = None  # quantization.Quantization
+
+
 class Leaf(NamedTuple):
     """One tensor of a structure; deferred ones come from lazy decoding alone.
 
@@ -42,6 +50,7 @@ class Leaf(NamedTuple):
     kind: str = ""
     check: Callable[[], None] | None = None
     at: int = 0
+    stored: Stored | None = None
 
     @property
     def name(self) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 from tensorbytes import shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError
 from tensorbytes.formats import frame
+from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.output import Output, TornTailWarning, cut_tail
 from tensorbytes.tree import Document
 
@@ -30,8 +31,10 @@ class Writer:
     was. What flush() returned for survives the death of the process, sync() a power cut.
     """
 
-    def __init__(self, to_document: Callable[..., Document], target: Any, append: bool) -> None:
-        self._to_document = to_document
+    def __init__(
+        self, to_document: Callable[..., Document], target: Any, append: bool, storing: Storing = AS_IS
+    ) -> None:
+        self._to_document, self._storing = to_document, storing
         self._pieces: list[Any] = []
         self._pending = self._item = 0
         self._output = Output(target, self._resume if append else None)
@@ -46,7 +49,8 @@ class Writer:
     def write(self, obj: Any, name: str | None = None, meta: Mapping[str, str] | None = None) -> None:
         """Add one object to the stream."""
         self._output.check_open()
-        if type(obj) is np.ndarray and obj.nbytes < _BUFFER_BYTES and name is None and meta is None:
+        plain = name is None and meta is None and not self._storing.changes
+        if type(obj) is np.ndarray and obj.nbytes < _BUFFER_BYTES and plain:
             data = shortcut.dump_item(obj, self._item + 1, self._at)
             if data is not None:
                 self._add([data], len(data))
@@ -55,7 +59,7 @@ class Writer:
         numbered = Document(document.leaves, document.meta, self._item + 1)
         pieces = [
             piece
-            for payload in frame.records(numbered, self._at)
+            for payload in frame.records(numbered, self._at, self._storing)
             for piece in frame.framed(payload, frame.checksum(payload))
         ]
         self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))

@@ -45,6 +45,12 @@ if TYPE_CHECKING or not ACCELERATED:
 else:
     salvage = kernel
 
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import filters_reference as filters
+    from tensorbytes._wire import huffman_reference as huffman
+else:
+    filters = huffman = kernel
+
 crc32c = kernel.crc32c
 scan = kernel.scan
 fields = kernel.fields
@@ -68,6 +74,14 @@ example_record_sizes = examples.example_record_sizes
 example_sizes = examples.example_sizes
 example_steps = examples.example_steps
 example_write = examples.example_write
+huffman_encode = huffman.huffman_encode
+huffman_decode = huffman.huffman_decode
+planes_split = filters.planes_split
+planes_join = filters.planes_join
+difference = filters.difference
+accumulate = filters.accumulate
+bits_pack = filters.bits_pack
+bits_unpack = filters.bits_unpack
 
 __all__ = [
     "ACCELERATED",
@@ -76,8 +90,12 @@ __all__ = [
     "CUT_HEADER",
     "CUT_PAYLOAD",
     "OK",
+    "accumulate",
+    "bits_pack",
+    "bits_unpack",
     "closing",
     "crc32c",
+    "difference",
     "example_count",
     "example_fill",
     "example_fill_all",
@@ -92,9 +110,13 @@ __all__ = [
     "frame",
     "frame_header",
     "frames",
+    "huffman_decode",
+    "huffman_encode",
     "mask",
     "plain_record",
     "plain_tensor",
+    "planes_join",
+    "planes_split",
     "prefault",
     "resync",
     "scan",

@@ -467,12 +467,12 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int add_examples(PyObject *module)
+static int add_others(PyObject *module)
 {
-    return PyModule_AddFunctions(module, example_methods);
+    return PyModule_AddFunctions(module, example_methods) < 0 ? -1 : PyModule_AddFunctions(module, codec_methods);
 }
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_examples}, {0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_others}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_kernel", "The compiled kernel; see reference.py.", 0, methods, slots, NULL, NULL, NULL,

@@ -17,4 +17,7 @@ int binding_position(PyObject *object, Py_ssize_t most, size_t *out);
 /* The functions over Examples, in example_binding.c. */
 extern PyMethodDef example_methods[];
 
+/* The codecs, in codec_binding.c. */
+extern PyMethodDef codec_methods[];
+
 #endif

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tensorbytes.deferred import Deferred
+from tensorbytes.deferred import Deferred, whole
 from tensorbytes.errors import Limits
 from tensorbytes.tensor import LAYOUTS, Array, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
@@ -40,7 +40,9 @@ def build(layout: str, parts: Sequence[Tensor | Strings], limits: Limits) -> Rag
     return Sparse(layout, tuple(dense.tolist()), tuple(_integers(part) for part in index), values)
 
 
-def postpone(layout: str, parts: Sequence[Tensor | Strings], limits: Limits, fetch: Callable[[], Value]) -> Deferred:
+def postpone(
+    layout: str, parts: Sequence[Tensor | Strings | Deferred], limits: Limits, fetch: Callable[[], Value]
+) -> Deferred:
     """What `build` will give, told by the shapes of the parts alone: of their content, only a dense shape is read."""
     _check_count(layout, parts)
     size = sum(part.nbytes for part in parts)
@@ -51,23 +53,23 @@ def postpone(layout: str, parts: Sequence[Tensor | Strings], limits: Limits, fet
         if len(splits) > limits.max_rank or len(splits[0].shape) != 1 or not splits[0].shape[0] or not values.shape:
             raise InvalidValueError("row splits must be lists, and not without an end; values must have rows")
         axes = parts[-1].shape[1:] if shaped else ()
-        hidden = axes[0] if axes else len(splits)
+        hidden = (axes[0] or 0) if axes else len(splits)
         if hidden > limits.max_rank:
             raise InvalidValueError(f"rows of rank {hidden}, over the limit of {limits.max_rank}")
         shape = (splits[0].shape[0] - 1, *[None] * hidden, *values.shape[1:])
         return Deferred("ragged", _dtype(values), shape, fetch, size)
-    dense = _integers(parts[-1])
+    dense = _integers(whole(parts[-1]))
     _check_rank(dense.shape, limits)
     if layout not in LAYOUTS or (dense < 0).any():
         raise InvalidValueError(f"layout {layout!r} with a shape of {dense.tolist()}")
     return Deferred("sparse", _dtype(parts[-2]), tuple(dense.tolist()), fetch, size)
 
 
-def _dtype(values: Tensor | Strings) -> str:
-    return values.dtype if isinstance(values, Tensor) else "string"
+def _dtype(values: Tensor | Strings | Deferred) -> str:
+    return "string" if isinstance(values, Strings) else values.dtype
 
 
-def _check_count(layout: str, parts: Sequence[Tensor | Strings]) -> None:
+def _check_count(layout: str, parts: Sequence[object]) -> None:
     least = 3 if layout == "ragged-shapes" else 2
     if len(parts) < least:
         raise InvalidValueError(f"expected at least {least} of them, got {len(parts)}")
@@ -97,7 +99,7 @@ def _check_rank(shape: tuple[int, ...], limits: Limits) -> None:
         raise InvalidValueError(f"a shape must be a list of at most {limits.max_rank} numbers")
 
 
-def _integers(part: Tensor | Strings) -> Array:
+def _integers(part: Value) -> Array:
     if not isinstance(part, Tensor) or part.dtype not in ("int32", "int64"):
         raise InvalidValueError("indices must be int32 or int64")
     return part.numpy()

@@ -9,7 +9,9 @@ from tensorbytes import dtypes
 from tensorbytes._wire import proto
 from tensorbytes.errors import CorruptError, Limits, LossError
 from tensorbytes.formats import Format, _record
-from tensorbytes.formats._record import Place, Record
+from tensorbytes.formats._extension import Place
+from tensorbytes.formats._record import Record
+from tensorbytes.formats._storing import Storing
 from tensorbytes.tensor import Tensor
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import bytes_view
@@ -19,9 +21,9 @@ MAX_BYTES = (1 << 31) - 1
 _EXTENSION = range(1000, 1500)
 
 
-def encode(chosen: Format, leaf: Leaf, place: Place) -> tuple[int, list[Any]]:
+def encode(chosen: Format, leaf: Leaf, place: Place, storing: Storing) -> tuple[int, list[Any]]:
     """(size, pieces) of the message of a leaf, without the padding and checksum that a frame wants."""
-    pieces = _record.encode(leaf, place, None)
+    pieces = _record.encode(leaf, place, None, storing)
     size = sum(len(bytes_view(piece)) for piece in pieces)
     if size > MAX_BYTES:
         what = "a tensor" if leaf.name is None else f"the tensor {leaf.name!r}"
@@ -32,9 +34,9 @@ def encode(chosen: Format, leaf: Leaf, place: Place) -> tuple[int, list[Any]]:
     return size, pieces
 
 
-def decode(data: memoryview, start: int, end: int, limits: Limits, lazy: bool) -> Record:
+def decode(data: memoryview, start: int, end: int, limits: Limits, lazy: bool, dequantize: bool = True) -> Record:
     """The message in data[start:end]. A lazy one leaves content alone until it is loaded."""
-    record = _record.decode(data, start, end, limits, check_values=not lazy)
+    record = _record.decode(data, start, end, limits, check_values=not lazy, dequantize=dequantize)
     value = record.leaf.value
     if not lazy or not isinstance(value, Tensor) or (value.dtype != "bool" and dtypes.get(value.dtype).bits >= 8):
         return record

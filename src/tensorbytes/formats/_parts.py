@@ -36,7 +36,7 @@ from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred, whole
 from tensorbytes.errors import CorruptError, LimitError, Limits
 from tensorbytes.formats import ADVISORY, _layout
-from tensorbytes.formats._record import utf8
+from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.tensor import ENCODINGS, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
 from tensorbytes.tree import Document, Leaf, Path

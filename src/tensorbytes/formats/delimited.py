@@ -21,14 +21,16 @@ from collections.abc import Iterator
 
 from tensorbytes._wire import proto, varint
 from tensorbytes.errors import CorruptError, LimitError, Limits
-from tensorbytes.formats import Format, Options, _message, frame
-from tensorbytes.formats._record import Place, Record
+from tensorbytes.formats import Format, Options, _message, _storing, frame
+from tensorbytes.formats._extension import Place
+from tensorbytes.formats._record import Record
+from tensorbytes.formats._storing import Storing
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
 
 # What may follow the shape: values, or the first field of ours.
-_SECOND = {0, *range(3, 19), *range(1000, 1012)}
+_SECOND = {0, *range(3, 19), *range(1000, 1014)}
 
 
 class Delimited(Format):
@@ -36,6 +38,8 @@ class Delimited(Format):
     suffixes = (".pbs",)
     streams = True
     complete = True
+    write_options = _storing.OPTIONS
+    read_options = frozenset({"dequantize"})
 
     def sniff(self, head: bytes, size: int) -> bool:
         # There is no magic: a length that fits, and a message that starts as every writer's does.
@@ -47,22 +51,23 @@ class Delimited(Format):
         return found is not None and found.number in _SECOND
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
-        count = len(document.leaves)
+        count, storing = len(document.leaves), Storing.of(options)
+        storing.check_names(document)
         found = [
-            _message.encode(self, leaf, Place(part, count, document.item, {} if part else document.meta))
+            _message.encode(self, leaf, Place(part, count, document.item, {} if part else document.meta), storing)
             for part, leaf in enumerate(document.leaves)
         ]
         return (piece for size, pieces in found for piece in (varint(size), *pieces))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        return frame.assemble(_records(data, limits, lazy))
+        return frame.assemble(_records(data, limits, lazy, options.get("dequantize", True)))
 
 
-def _records(data: memoryview, limits: Limits, lazy: bool) -> Iterator[tuple[Record, int]]:
+def _records(data: memoryview, limits: Limits, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int]]:
     for number, (start, end) in enumerate(spans(data)):
         if number >= limits.max_tensors:
             raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
-        record = _message.decode(data, start, end, limits, lazy)
+        record = _message.decode(data, start, end, limits, lazy, dequantize)
         limits = after(limits, record.grown)
         yield record, start
 

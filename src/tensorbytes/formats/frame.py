@@ -26,8 +26,10 @@ from tensorbytes._wire import (
     scan,
 )
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
-from tensorbytes.formats import Format, Options, _record
-from tensorbytes.formats._record import Place, Record
+from tensorbytes.formats import Format, Options, _record, _storing
+from tensorbytes.formats._extension import Place
+from tensorbytes.formats._record import Record
+from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer, bytes_view
@@ -50,6 +52,8 @@ class Frame(Format):
     name = "tb"
     suffixes = (".tb",)
     complete = streams = True
+    write_options = _storing.OPTIONS
+    read_options = frozenset({"dequantize"})
 
     def sniff(self, head: bytes, size: int) -> bool:
         # The length's checksum decides; a file that was cut short is still one of ours.
@@ -60,6 +64,12 @@ class Frame(Format):
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         """Header, tensor memory and checksum of each record; the memory is not copied."""
+        storing = Storing.of(options)
+        if storing.changes:  # made one by one: all of them may not fit into memory
+            storing.check_names(document)
+            for payload in records(document, 0, storing):
+                yield from framed(payload, checksum(payload))
+            return
         payloads = list(records(document))
         if sum(map(_size, payloads)) < _THREAD_BYTES:
             for payload in payloads:
@@ -67,19 +77,29 @@ class Frame(Format):
         else:
             yield from _framed_ahead(payloads)
 
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        """There is nothing that can't be held; options are checked, and quantization by doing it."""
+        storing = Storing.of(options)
+        storing.check_names(document)
+        if storing.quantizes:
+            for _ in records(document, 0, storing):
+                pass
+
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
-        return frames(list(records(document)))
+        storing = Storing.of(options)
+        storing.check_names(document)
+        return frames(list(records(document, 0, storing)))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        return assemble(read_records(data, limits, lazy))
+        return assemble(read_records(data, limits, lazy, options.get("dequantize", True)))
 
 
-def records(document: Document, at: int = 0) -> Iterator[list[Any]]:
+def records(document: Document, at: int = 0, storing: Storing = AS_IS) -> Iterator[list[Any]]:
     """The payload of each record as a list of buffers; `at` is where the first one will stand."""
     count = len(document.leaves)
     for part, leaf in enumerate(document.leaves):
         place = Place(part, count, document.item, document.meta if part == 0 else {})
-        payload = _record.encode(leaf, place, at + HEADER_BYTES)
+        payload = _record.encode(leaf, place, at + HEADER_BYTES, storing)
         yield payload
         at += FRAME_BYTES + _size(payload)
 
@@ -131,27 +151,32 @@ def spans(data: memoryview, verify: bool, limits: Limits, start: int = 0) -> Ite
             raise CorruptError(_WORDS[status], at=start)
 
 
-def read_records(data: memoryview, limits: Limits, lazy: bool = False) -> Iterator[tuple[Record, int]]:
+def read_records(
+    data: memoryview, limits: Limits, lazy: bool = False, dequantize: bool = True
+) -> Iterator[tuple[Record, int]]:
     """Each record, with its offset."""
     for start, end in spans(data, not lazy, limits):
-        record = read_record(data, start, end, limits, lazy)
+        record = read_record(data, start, end, limits, lazy, dequantize)
         limits = after(limits, record.grown)
         yield record, start
 
 
-def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bool) -> Record:
+def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bool, dequantize: bool = True) -> Record:
     """The record in [start, end). A lazy one must vouch for its own header, or is read whole."""
     if not lazy:
-        return _record.decode(data, start, end, limits)
+        return _record.decode(data, start, end, limits, dequantize=dequantize)
     if end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
         check_payload(data, start, end)
-        return _record.decode(data, start, end, limits)
+        return _record.decode(data, start, end, limits, dequantize=dequantize)
     try:
-        record = _record.decode(data, start, end, limits, verify=lambda: check_payload(data, start, end))
+        record = _record.decode(
+            data, start, end, limits, verify=lambda: check_payload(data, start, end), dequantize=dequantize
+        )
     except (LimitError, UnsupportedError):
         check_payload(data, start, end)  # damage may explain what was found
         raise
-    if record.header_checked:
+    compressed = record.leaf.stored is not None and record.leaf.stored.compression
+    if record.header_checked and not compressed:  # chunks have checksums of their own
         leaf = record.leaf._replace(check=lambda: check_record(data, start, end, limits))
         return record._replace(leaf=leaf)
     return record

@@ -38,11 +38,11 @@ from tensorbytes import dtypes, storage
 from tensorbytes._wire import proto, strings_pack, varint
 from tensorbytes.errors import Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options, _json, _packed, check_document
+from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._onnx import model as onnx_model
 from tensorbytes.formats._onnx import sniff as onnx_sniff
 from tensorbytes.formats._onnx.files import Files
 from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, fields, leaf, parse
-from tensorbytes.formats._record import utf8
 from tensorbytes.storage import Target
 from tensorbytes.tensor import ENCODINGS, Sparse, Strings, Tensor
 from tensorbytes.tree import Document, Leaf, path_name

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorbytes.errors import CorruptError, Limits, LossError
-from tensorbytes.formats import Format, Options, _message
-from tensorbytes.formats._record import Place
+from tensorbytes.formats import Format, Options, _message, _storing
+from tensorbytes.formats._extension import Place
+from tensorbytes.formats._storing import Storing
 from tensorbytes.tree import Document, path_name
 
 
@@ -30,6 +31,8 @@ class Protobuf(Format):
     name = "protobuf"
     suffixes = (".binpb",)
     complete = True
+    write_options = _storing.OPTIONS
+    read_options = frozenset({"dequantize"})
 
     def sniff(self, head: bytes, size: int) -> bool:
         # Without fields of ours it is a TensorProto, whose format reads it just as well.
@@ -45,10 +48,12 @@ class Protobuf(Format):
                 "use 'delimited', which is a message for each, or 'tb'",
                 feature="structure",
             )
-        return _message.encode(self, leaves[0], Place(document=document.meta))[1]
+        storing = Storing.of(options)
+        storing.check_names(document)
+        return _message.encode(self, leaves[0], Place(document=document.meta), storing)[1]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        leaf, place, *_ = _message.decode(data, 0, len(data), limits, lazy)
+        leaf, place, *_ = _message.decode(data, 0, len(data), limits, lazy, options.get("dequantize", True))
         if place.parts != 1:
             raise CorruptError(f"part {place.part} of the {place.parts} parts of an object, without the others", at=0)
         # A number in a stream says nothing outside of it.

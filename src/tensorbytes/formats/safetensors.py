@@ -39,8 +39,8 @@ from tensorbytes import dtypes, storage
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LimitError, Limits, LossError, UsageError
 from tensorbytes.formats import ADVISORY, Format, Options, _json, _packed, _parts
+from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._parts import Part
-from tensorbytes.formats._record import utf8
 from tensorbytes.formats._safetensors import shards
 from tensorbytes.formats._safetensors.header import MAX_HEADER, METADATA, NOTES, ORDER, Entry, File, read
 from tensorbytes.formats._tensorproto import check_bits
@@ -141,7 +141,7 @@ def _parts_of(document: Document, allow: frozenset[str], extended: bool) -> tupl
 def _plain(leaves: list[Leaf]) -> list[Part] | None:
     """What _parts.pack gives for a flat dict of tensors alone: the usual case, and quick by the thousand."""
     parts = []
-    for value, path, kind, _, _ in leaves:
+    for value, path, kind, *_ in leaves:
         if kind or len(path) != 1 or path[0][0] != "key" or not isinstance(value, Tensor):
             return None
         name = path[0][1]

@@ -1,8 +1,10 @@
-"""Tools over files of any format: convert, inspect, diff."""
+"""Tools over files of any format: convert, inspect, diff; bench and quantize for the tensors themselves."""
 
+from tensorbytes.tools.benching import bench
 from tensorbytes.tools.conversion import convert
 from tensorbytes.tools.difference import Difference, TensorDiff, diff
 from tensorbytes.tools.inspection import Inspection, TensorInfo, inspect
+from tensorbytes.tools.quantizing import quantize
 from tensorbytes.tools.report import Loss, Report
 
 __all__ = [
@@ -12,7 +14,9 @@ __all__ = [
     "Report",
     "TensorDiff",
     "TensorInfo",
+    "bench",
     "convert",
     "diff",
     "inspect",
+    "quantize",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tensorbytes import storage
@@ -32,6 +32,8 @@ class TensorInfo:
     nbytes: int | None = None  # in memory
     meta: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
+    stored: str = ""  # how it is compressed and quantized
+    stored_nbytes: int | None = None  # what that takes, where it is not nbytes
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Inspection:
         lines = [f"{self.path}: {self.format}{size}{rows}, {many(len(self.tensors), 'tensor')}"]
         lines += [f"  {printable(key)}: {printable(text)}" for key, text in {**self.details, **self.meta}.items()]
         shown = self.tensors[:_MOST_SHOWN]
-        lines += table([(_name(t.name), t.dtype + _mark(t), _shape(t.shape), _bytes(t.nbytes)) for t in shown])
+        lines += table([(_name(t.name), t.dtype + _mark(t), _shape(t.shape), _bytes(t.nbytes), _how(t)) for t in shown])
         if len(self.tensors) > len(shown) or not self.listed_all:
             lines.append(f"  and {len(self.tensors) - len(shown)} more" if self.listed_all else "  and more")
         return "\n".join(lines)
@@ -96,7 +98,12 @@ def _info(leaf: Leaf, path: str) -> TensorInfo:
     entry = Entry(leaf, lambda value: value, path)
     # Of some values the size is known when they are read.
     size = None if isinstance(leaf.value, Deferred) and not leaf.value.nbytes else entry.nbytes
-    return TensorInfo(entry.name, entry.kind, entry.dtype, entry.shape, size, dict(entry.meta))
+    info = TensorInfo(entry.name, entry.kind, entry.dtype, entry.shape, size, dict(entry.meta))
+    stored = entry.stored
+    if stored is None:
+        return info
+    words = filter(None, [stored.compression, "" if stored.quantization is None else stored.quantization.describe()])
+    return replace(info, stored="; ".join(words), stored_nbytes=stored.nbytes)
 
 
 def _records(source: Records) -> Inspection:
@@ -166,6 +173,10 @@ def _mark(tensor: TensorInfo) -> str:
 
 def _shape(shape: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("?" if n is None else str(n) for n in shape) + "]"
+
+
+def _how(tensor: TensorInfo) -> str:
+    return f"in {tensor.stored_nbytes}: {tensor.stored}" if tensor.stored else ""
 
 
 def _bytes(size: int | None) -> str:

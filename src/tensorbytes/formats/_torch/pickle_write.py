@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tensorbytes.formats._record import utf8
+from tensorbytes.formats._extension import utf8
 
 MAX_INTEGER_BYTES = 255  # torch reads no longer ones
 

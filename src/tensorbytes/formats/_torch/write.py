@@ -12,7 +12,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.errors import LIMITS, UnsupportedError
 from tensorbytes.formats import _json, _parts
-from tensorbytes.formats._record import utf8
+from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._torch.forms import in_order, is_coalesced, nested_lists, quantization, strides
 from tensorbytes.formats._torch.names import LAYOUTS, STORAGE_OF, UNTYPED
 from tensorbytes.formats._torch.pickle_write import MAX_INTEGER_BYTES, Pickler, Write, integer_bytes

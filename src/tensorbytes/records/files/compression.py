@@ -24,7 +24,7 @@ import struct
 import zlib
 from typing import Any, Protocol
 
-from tensorbytes.errors import LIMITS, Limits, MissingDependencyError, UsageError
+from tensorbytes.errors import LIMITS, Limits, UsageError
 from tensorbytes.records.files.decoders import Feed, decoder, isal_zlib
 from tensorbytes.records.files.detection import HEAD_BYTES, HEADER_BYTES, NAMES, checked_name, detect, is_record_header
 from tensorbytes.records.files.inflate import SeekableInflate
@@ -210,10 +210,8 @@ class _Snappy:
     """Blocks of 256 KiB plain bytes, the most that TensorFlow reads."""
 
     def __init__(self) -> None:
-        try:
-            from cramjam import snappy
-        except ModuleNotFoundError:
-            raise MissingDependencyError("snappy compression", "snappy") from None
+        from cramjam import snappy
+
         self._compress = snappy.compress_raw
         self._pending = bytearray()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, Protocol, TypeAlias
 
-from tensorbytes.errors import CorruptError, LimitError, Limits, MissingDependencyError
+from tensorbytes.errors import CorruptError, LimitError, Limits
 from tensorbytes.typing import Buffer, bytes_view
 
 
@@ -271,10 +271,8 @@ class Unsnapper:
     """
 
     def __init__(self, feed: Feed, limits: Limits) -> None:
-        try:
-            import cramjam
-        except ModuleNotFoundError:
-            raise MissingDependencyError("snappy compression", "snappy") from None
+        import cramjam
+
         self._decompress, self._error = cramjam.snappy.decompress_raw, cramjam.DecompressionError
         self._feed, self._limits = feed, limits
         self._rest = memoryview(b"")  # of the block that was decoded last

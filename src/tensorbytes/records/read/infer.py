@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.records.read.decode import Located, Unusual, has_lists, in_usual_form, locate, names_in, steps_of
-from tensorbytes.records.schema import Feature, Schema
+from tensorbytes.records.schema import Feature, Schema, quantized
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
@@ -55,8 +56,12 @@ class _Seen:
     shortest: int | None = None
     longest: int = 0
     present: int = 0
+    tensors: Feature | None = None  # what they are together, if all are quantized tensors
+    others: bool = False  # whether there is anything else
 
     def feature(self, records: int) -> Feature:
+        if self.tensors is not None and not self.others:
+            return replace(self.tensors, optional=self.present < records)
         length = self.longest if self.shortest == self.longest else None
         shape: tuple[int | None, ...] = () if length == 1 else (length or None,)
         return Feature(_DTYPES.get(self.kind, "bytes"), shape, optional=self.present < records)
@@ -134,12 +139,28 @@ class _Noted(NamedTuple):
             if steps is None and not there.all():
                 spans = np.ascontiguousarray(spans[there])
             splits = np.empty(len(spans) + 1, np.int64)
-            if _wire.example_count(self.block.data, spans, self.seen.kind, splits)[0] < len(spans):
+            stop, size = _wire.example_count(self.block.data, spans, self.seen.kind, splits)
+            if stop < len(spans):
                 raise Unusual
             lengths = np.diff(splits)
+            if not self.seen.others:
+                self.seen.others = self.seen.kind != example.BYTES or not self._tensors(spans, splits, size)
             self._add_lengths(int(lengths.min()), int(lengths.max()))
         elif steps is not None and len(kinds):
             self._add_lengths(0, 0)
+
+    def _tensors(self, spans: Array, splits: Array, size: int) -> bool:
+        """Whether the values are quantized tensors of one kind: of all tensors, only these can't be anything else."""
+        if (np.diff(splits) != 1).any():
+            return False
+        strings, data = np.empty(len(spans) + 1, np.int64), np.empty(size, np.uint8)
+        _wire.example_fill_bytes(self.block.data, spans, strings, data)
+        for start, stop in pairwise(strings.tolist()):
+            found = quantized.recognised(bytes_view(data)[start:stop], self.seen.tensors)
+            if found is None:
+                return False
+            self.seen.tensors = found
+        return True
 
     def _add_lengths(self, low: int, high: int) -> None:
         seen = self.seen
@@ -162,7 +183,8 @@ class _Noted(NamedTuple):
 def infer(paths: Any, *, compression: str = "auto") -> Schema:
     """The schema of all records of some files, which are read and checked for it.
 
-    Lists of bytes are taken for bytes: that they hold text or tensors only their author knows.
+    Lists of bytes are taken for bytes: that they hold text or tensors only their author knows. Quantized
+    tensors alone are recognised.
     """
     inference, memory = Inference(), Memory()
     for target in expand(paths):

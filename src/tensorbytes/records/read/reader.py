@@ -21,13 +21,13 @@ from tensorbytes.records.files.inputs import Inputs
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import base_path, byte_range, expand
 from tensorbytes.records.files.salvage import Damage
-from tensorbytes.records.files.threads import available, pipeline
 from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
 from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
 from tensorbytes.records.read.infer import Inference, check_examples
 from tensorbytes.records.schema import Feature, Schema, sidecar_path
 from tensorbytes.tensor import Array
+from tensorbytes.threads import available, pipeline
 
 
 class DamageWarning(UserWarning):

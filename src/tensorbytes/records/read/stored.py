@@ -20,11 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes import _wire, dtypes, formats
+from tensorbytes import _wire, dtypes
 from tensorbytes.errors import LIMITS, LimitError, SchemaError, TensorbytesError
 from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.read.columns import Part, join
-from tensorbytes.records.schema import Feature
+from tensorbytes.records.schema import Feature, quantized
 from tensorbytes.records.schema.defaults import STRINGS
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
 from tensorbytes.typing import bytes_view
@@ -172,6 +172,10 @@ class _Tensors:
         self.limits = LIMITS
 
     def numbers(self) -> Part:
+        if self.feature.quantize is not None and self.feature.encoding == "raw":
+            inner = quantized.stored_feature(self.feature)
+            part = _Tensors(self.bounds, self.data, inner, self.complain)._raw()
+            return replace(part, values=quantized.restored(part.values, self.feature))
         if self.feature.encoding == "raw":
             return self._raw()
         return self._alike() or self._one_by_one()
@@ -242,12 +246,11 @@ class _Tensors:
         """One TensorProto, of the schema's dtype and shape."""
         feature, data = self.feature, self.data[self.bounds[index] : self.bounds[index + 1]]
         try:
-            (document,) = formats.get("tensorproto").decode(bytes_view(data), self.limits, False, {})
+            value = quantized.parsed(bytes_view(data), self.limits, feature.dtype)
         except LimitError as error:
             raise LimitError(str(self.complain(index, str(error)))) from None
         except TensorbytesError as error:
             raise self.complain(index, f"is no sound TensorProto: {getattr(error, 'what', error)}") from None
-        value = document.leaves[0].whole
         if isinstance(value, Ragged | Sparse):
             raise self.complain(index, "is a TensorProto with ragged or sparse parts")
         name = "bytes" if isinstance(value, Strings) else value.dtype

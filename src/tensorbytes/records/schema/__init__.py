@@ -272,7 +272,7 @@ def _row(name: str, feature: Feature) -> tuple[str, ...]:
     missing = "optional" if feature.optional else ""
     if feature.default is not None:
         missing = f"default {brief(plain(feature.dtype, feature.default))}"
-    return shown, kind, feature.encoding, missing
+    return shown, kind, feature.stored_as(), missing
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:

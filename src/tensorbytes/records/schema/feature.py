@@ -9,6 +9,10 @@ values of any dtype and shape go into one of them.
     base64       the same for text and bytes, each written in base64
     tensorproto  the whole array as one serialized TensorProto, as tf.io.parse_tensor reads it
     raw          the whole array as its little-endian bytes, as tf.io.decode_raw reads it
+
+Floats may be quantized in the last two, which is said with `quantize`: what is stored then are
+narrower floats, or integers. In a TensorProto their scales stand beside them, in a field that
+TensorFlow passes over; raw bytes have no room for that, so their scale is in the schema.
 """
 
 from __future__ import annotations
@@ -23,13 +27,15 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import LIMITS, UnsupportedError, UsageError, unknown
+from tensorbytes.quantization import Quantize
 from tensorbytes.records.schema import defaults as defaults
+from tensorbytes.records.schema import quantized
 from tensorbytes.records.schema.defaults import STRINGS, Shape, brief
 from tensorbytes.tensor import Array
 
 KINDS = {"bytes": 1, "float": 2, "int64": 3}
 ENCODINGS = ("flat", "tensorproto", "raw", "base64")
-_FIELDS = ("dtype", "shape", "encoding", "optional", "default")
+_FIELDS = ("dtype", "shape", "encoding", "optional", "default", "quantize")
 # Dtypes that a list of float32 or int64 can't hold without loss, though it holds their kind.
 _TOO_WIDE = {"float64": "a float list holds float32", "uint64": "an int64 list ends at 2**63 - 1"}
 _TIMES = ("datetime64", "timedelta64")
@@ -41,7 +47,8 @@ class Feature:
     """The dtype, the shape and the encoding of a feature, and what stands in for a missing one.
 
     None in the shape is a size that varies from record to record. A default makes the
-    feature optional; it is a scalar or an array of the shape.
+    feature optional; it is a scalar or an array of the shape. `quantize` is what `Quantize.of`
+    takes, such as "int8".
     """
 
     dtype: str
@@ -49,6 +56,7 @@ class Feature:
     encoding: str = ""
     optional: bool = False
     default: Any = None
+    quantize: Any = None
 
     def __post_init__(self) -> None:
         def settle(field: str, value: Any) -> None:
@@ -56,6 +64,9 @@ class Feature:
 
         _check_dtype(self.dtype)
         settle("shape", _checked_shape(self.shape))
+        if self.quantize is not None:
+            settle("quantize", Quantize.of(self.quantize))
+            settle("encoding", quantized.checked_encoding(self.dtype, self.shape, self.encoding, self.quantize))
         settle("encoding", _checked_encoding(self.dtype, self.encoding))
         _check_varying(self.encoding, self.shape)
         if not isinstance(self.optional, bool):
@@ -120,13 +131,17 @@ class Feature:
     def describe(self) -> str:
         """In words: "float32[32]", "int64[?]", "text", "uint8[28, 28] as tensorproto"."""
         sizes = ", ".join("?" if n is None else str(n) for n in self.shape)
-        stored = "" if self.encoding == default_encoding(self.dtype) else f" as {self.encoding}"
+        stored = "" if self.encoding == default_encoding(self.dtype) else f" as {self.stored_as()}"
         return f"{self.dtype}{f'[{sizes}]' if self.shape else ''}{stored}"
+
+    def stored_as(self) -> str:
+        """The encoding, in words: "raw", "tensorproto of int8"."""
+        return self.encoding if self.quantize is None else f"{self.encoding} of {self.quantize.describe()}"
 
     def _compared(self) -> tuple[Any, ...]:
         # repr, so that nan equals itself and -0.0 is not 0.0
         default = repr(defaults.plain(self.dtype, self.default))
-        return self.dtype, self.shape, self.encoding, self.optional, default
+        return self.dtype, self.shape, self.encoding, self.optional, default, self.quantize
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Feature):
@@ -140,12 +155,14 @@ class Feature:
         parts = [repr(self.dtype)]
         if self.shape:
             parts.append(repr(list(self.shape)))
-        if self.encoding != default_encoding(self.dtype):
+        if self.encoding != default_encoding(self.dtype) or self.quantize is not None:
             parts.append(f"encoding={self.encoding!r}")
         if self.default is not None:
             parts.append(f"default={defaults.plain(self.dtype, self.default)!r}")
         elif self.optional:
             parts.append("optional=True")
+        if self.quantize is not None:
+            parts.append(f"quantize={self.quantize.options()!r}")
         return f"Feature({', '.join(parts)})"
 
 

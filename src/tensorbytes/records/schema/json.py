@@ -8,7 +8,8 @@
      "tensorbytes.schema": 1
     }
 
-SequenceExamples add "lists" beside "features". Reading wants only "dtype"; the rest is as
+A quantized feature has "quantize": {"dtype": "int16", "scale": 0.01}, with the options of
+`Quantize`. SequenceExamples add "lists" beside "features". Reading wants only "dtype"; the rest is as
 in `Feature`. It is strict: whatever is not described here is refused with its place, and
 nothing but features is ever made of what a file says.
 """
@@ -30,8 +31,15 @@ MAX_BYTES = 64 << 20
 # Each value becomes an object of some 50 to 100 bytes: this many stay well under a gibibyte.
 _MAX_VALUES = 4 << 20
 _MAX_DIGITS = 40
-_FIELDS: dict[str, type] = {"dtype": str, "encoding": str, "shape": list, "optional": bool, "default": object}
-_WORDS: dict[type, str] = {str: "text", list: "a list", bool: "true or false"}
+_FIELDS: dict[str, type] = {
+    "dtype": str,
+    "encoding": str,
+    "shape": list,
+    "optional": bool,
+    "default": object,
+    "quantize": dict,
+}
+_WORDS: dict[type, str] = {str: "text", list: "a list", bool: "true or false", dict: "an object"}
 
 
 class Parts(NamedTuple):
@@ -85,6 +93,8 @@ def _fields(feature: Feature) -> dict[str, Any]:
         fields["optional"] = True
     if feature.default is not None:
         fields["default"] = defaults.to_json(feature.dtype, feature.default)
+    if feature.quantize is not None:
+        fields["quantize"] = feature.quantize.options()
     return fields
 
 
@@ -171,6 +181,8 @@ def _read_group(value: Any, source: str, group: str) -> dict[str, Feature]:
     for name, item in _pairs(value, source, group):
         place = f"{group}[{brief(name)}]"
         fields = dict(_pairs(item, source, place))
+        if isinstance(fields.get("quantize"), _Object):
+            fields["quantize"] = dict(_pairs(fields["quantize"], source, f"{place}.quantize"))
         try:
             check_name(name)
             found[name] = _read_feature(fields, is_list=group == "lists")

@@ -6,7 +6,7 @@
 | a scalar and a list (not tensorproto)  | a list of any length: [None]                          |
 | being there at all, being optional     | optional                                              |
 | having a default                       | the default                                           |
-| dtype, encoding, rank, default values  | refused, naming the feature and who says what         |
+| dtype, encoding, quantize, rank, default values | refused, naming the feature and who says what |
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _clash(a: Feature, b: Feature) -> bool:
 def _merge_two(a: Feature, b: Feature) -> Feature:
     if a == b:
         return a
-    for field in ("dtype", "encoding"):
+    for field in ("dtype", "encoding", "quantize"):
         if getattr(a, field) != getattr(b, field):
             raise SchemaError(f"they differ in {field}")
     if a.default is not None and b.default is not None:
@@ -74,6 +74,7 @@ def _merge_two(a: Feature, b: Feature) -> Feature:
             a.encoding,
             a.optional or b.optional,
             b.default if a.default is None else a.default,
+            a.quantize,
         )
     except UsageError as error:
         raise SchemaError(f"together, {error}") from None

@@ -26,8 +26,9 @@ import numpy as np
 from tensorbytes import formats
 from tensorbytes.errors import MissingDependencyError
 from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.records.schema import quantized
 from tensorbytes.records.schema.feature import Feature
-from tensorbytes.tensor import Array
+from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tree import Document, Leaf
 
 
@@ -92,6 +93,8 @@ def _stored_default(feature: Feature) -> Any:
     if feature.encoding == "base64":
         return _each(array, base64.b64encode)
     value = numpy_adapter.to_value(np.array(array))  # an array of its own: to_value knows plain ones only
+    if feature.quantize is not None and isinstance(value, Tensor):
+        return b"".join(quantized.cell(value, feature.quantize, feature.encoding))
     if feature.encoding == "raw":
         return bytes(value.data)  # type: ignore[union-attr]
     # Whether strings are text, a TensorProto can't say; the schema does.

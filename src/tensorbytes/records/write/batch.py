@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorbytes import dtypes, frameworks
+from tensorbytes import dtypes, frameworks, quantization
 from tensorbytes.errors import UnsupportedError, UsageError
 from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.schema import Feature
@@ -112,11 +112,23 @@ def _plain(key: str, feature: Feature, value: Tensor | Strings | Ragged) -> Batc
         if feature.encoding in ("tensorproto", "raw"):
             if isinstance(value, Strings):
                 return _from_list(key, feature, False, list(value.numpy()))
+            if feature.quantize is not None:
+                return _quantized(key, feature, encode.of_dtype(value, feature))
             return Cells(key, feature, encode.of_dtype(value, feature))
         offsets = every(math.prod(value.shape[1:]), value.shape[0])
     if isinstance(inside, Tensor):
         return Numbers(key, feature, offsets, encode.of_dtype(inside, feature))
     return _strings(key, feature, offsets, encode.as_encoding(inside, feature))
+
+
+def _quantized(key: str, feature: Feature, value: Tensor) -> BatchColumn:
+    """All rows at once where the schema has the scale; else each has its own, and so it has if one can't be held."""
+    if feature.encoding == "raw" and feature.quantize.max_error is None:
+        try:
+            return Cells(key, feature, quantization.quantize(value, feature.quantize).data)
+        except UnsupportedError:
+            pass  # which row it is is found one by one
+    return _from_list(key, feature, False, list(value.numpy()))
 
 
 def _strings(key: str, feature: Feature, offsets: Array, value: Strings) -> BatchColumn:

@@ -288,7 +288,8 @@ class Cells:
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
         self._shape, self._raw = feature.shape, feature.encoding == "raw"
-        self._dtypes = () if feature.dtype in STRINGS else _numpy_dtypes(feature.dtype)
+        plain = feature.dtype not in STRINGS and feature.quantize is None
+        self._dtypes = _numpy_dtypes(feature.dtype) if plain else ()
         self._parts: list[bytes] = []  # head and content of each row
         self._last: tuple[tuple[int, ...], bytes] = ((-1,), b"")  # the last shape, and its head
 

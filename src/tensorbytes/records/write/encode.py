@@ -19,7 +19,7 @@ from tensorbytes import dtypes, frameworks
 from tensorbytes._wire import varint
 from tensorbytes.errors import TensorbytesError, UnsupportedError
 from tensorbytes.formats import _tensorproto
-from tensorbytes.records.schema import Feature
+from tensorbytes.records.schema import Feature, quantized
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
 
 STRINGS = ("text", "bytes")
@@ -276,6 +276,11 @@ def cell(x: Any, feature: Feature) -> tuple[bytes, bytes]:
         value = Strings(shape, np.cumsum([0, *map(len, items)], dtype=np.int64), b"".join(items))
         return _tensorproto.head(dtypes.STRING_CODE, shape), bytes(_tensorproto.body(value)[1])
     number = tensor(x, feature)
+    if feature.quantize is not None:
+        try:
+            return quantized.cell(number, feature.quantize, feature.encoding)
+        except UnsupportedError as error:
+            raise Misfit(feature.describe(), f"{named(number.dtype, number.shape)}, of which {error}") from None
     head = b"" if feature.encoding == "raw" else proto_head(number.dtype, number.shape, number.nbytes)
     return head, bytes(number.data)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import _wire
-from tensorbytes.errors import CorruptError, MissingDependencyError, UsageError
+from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.records.files.decoders import snappy_length
 
 _READ_BYTES = 1 << 20
@@ -217,10 +217,8 @@ def _block(file: Any, at: int, chain: Chain) -> int | None:
 
 
 def _unsnap(block: bytes) -> bytes:
-    try:
-        from cramjam import snappy
-    except ModuleNotFoundError:
-        raise MissingDependencyError("snappy compression", "snappy") from None
+    from cramjam import snappy
+
     size, start = snappy_length(block)
     if not start or size > _SNAPPY_MOST_OUTPUT * len(block):
         raise _Broken(f"an impossible snappy block: {len(block)} bytes that should hold {size}")

@@ -15,7 +15,6 @@ from typing import Any
 from tensorbytes import _wire, storage
 from tensorbytes.errors import TensorbytesError, UsageError
 from tensorbytes.records.files.memory import Memory
-from tensorbytes.records.files.threads import available, in_order
 from tensorbytes.records.schema import Schema, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
 from tensorbytes.records.write.assemble import MAX_BYTES, Column, framed, too_large
@@ -23,6 +22,7 @@ from tensorbytes.records.write.batch import BatchColumn, Given
 from tensorbytes.records.write.collect import Collector, collector
 from tensorbytes.records.write.encode import Misfit, describe
 from tensorbytes.records.write.growth import Fault, Growth, faults_of
+from tensorbytes.threads import available, in_order
 from tensorbytes.typing import Buffer
 
 # Rows are turned into bytes when there are this many of them, or this much.

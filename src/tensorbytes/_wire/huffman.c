@@ -1,0 +1,382 @@
+#include "huffman.h"
+
+#include <string.h>
+
+#define SYMBOLS 256
+#define STREAMS 4
+#define TABLE_SIZE (1u << HUFFMAN_BITS)
+/* first and last symbol of the table of lengths, and the sizes of all streams but the last */
+#define FIXED_BYTES (2 + 4 * (STREAMS - 1))
+
+/* ---- little-endian memory ------------------------------------------------- */
+
+static uint64_t load64(const uint8_t *p)
+{
+    return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24
+         | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
+}
+
+static uint32_t load32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static void store64(uint8_t *p, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (uint8_t)(value >> 8 * i);
+}
+
+static void store32(uint8_t *p, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(value >> 8 * i);
+}
+
+static unsigned leading_zeros(uint64_t value) /* of a value that is not 0 */
+{
+#if defined(__GNUC__) || defined(__clang__)
+    return (unsigned)__builtin_clzll(value);
+#else
+    unsigned count = 0;
+    for (; !(value >> 63); value <<= 1)
+        count++;
+    return count;
+#endif
+}
+
+/* ---- code lengths --------------------------------------------------------- */
+
+static void count_bytes(uint32_t counts[SYMBOLS], const uint8_t *src, size_t n)
+{
+    /* Four tables: counting the same byte twice in a row would wait for the first to be stored. */
+    uint32_t tables[4][SYMBOLS];
+    size_t i = 0;
+    memset(tables, 0, sizeof tables);
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v = load64(src + i);
+        tables[0][v & 0xff]++;
+        tables[1][v >> 8 & 0xff]++;
+        tables[2][v >> 16 & 0xff]++;
+        tables[3][v >> 24 & 0xff]++;
+        tables[0][v >> 32 & 0xff]++;
+        tables[1][v >> 40 & 0xff]++;
+        tables[2][v >> 48 & 0xff]++;
+        tables[3][v >> 56]++;
+    }
+    for (; i < n; i++)
+        tables[0][src[i]]++;
+    for (int s = 0; s < SYMBOLS; s++)
+        counts[s] = tables[0][s] + tables[1][s] + tables[2][s] + tables[3][s];
+}
+
+/* Whether a glance shows bytes so even that coding can't pay: sixteen stretches are counted. The sum of
+ * squares bounds the entropy from below, so a plane that would gain more than 3 % is never passed over
+ * for what was looked at. */
+#define GLANCE_FROM 65536
+#define GLANCE_BYTES 256
+static int looks_random(const uint8_t *src, size_t n)
+{
+    uint32_t counts[SYMBOLS] = {0};
+    uint64_t squares = 0, total = 16 * GLANCE_BYTES;
+    if (n < GLANCE_FROM)
+        return 0;
+    for (size_t k = 0; k < 16; k++) {
+        const uint8_t *at = src + (n - GLANCE_BYTES) / 15 * k;
+        for (size_t i = 0; i < GLANCE_BYTES; i++)
+            counts[at[i]]++;
+    }
+    for (int s = 0; s < SYMBOLS; s++)
+        squares += (uint64_t)counts[s] * counts[s];
+    /* Random bytes give total * total / 256 + total, nearly. */
+    return (squares - total) * SYMBOLS * 10 <= total * total * 11;
+}
+
+/* Puts the symbols that occur in order of their counts, equal ones in order of their values. */
+static int sort_symbols(uint8_t order[SYMBOLS], const uint32_t counts[SYMBOLS])
+{
+    int used = 0;
+    for (int s = 0; s < SYMBOLS; s++) {
+        int at = used;
+        if (!counts[s])
+            continue;
+        for (; at > 0 && counts[order[at - 1]] > counts[s]; at--)
+            order[at] = order[at - 1];
+        order[at] = (uint8_t)s;
+        used++;
+    }
+    return used;
+}
+
+/* The best lengths up to HUFFMAN_BITS, by package-merge: on each of HUFFMAN_BITS levels the symbols are
+ * merged with pairs of the items of the level before, by weight, symbols first. The 2 * used - 2 lightest
+ * items of the last level then tell how often each symbol is taken, which is its length. used >= 2. */
+static void find_lengths(uint8_t lengths[SYMBOLS], const uint8_t order[SYMBOLS], int used,
+                         const uint32_t counts[SYMBOLS])
+{
+    uint64_t weights[2][2 * SYMBOLS];
+    uint8_t is_symbol[HUFFMAN_BITS][2 * SYMBOLS];
+    int items = 0;
+    for (int level = 0; level < HUFFMAN_BITS; level++) {
+        const uint64_t *below = weights[(level + 1) & 1];
+        uint64_t *here = weights[level & 1];
+        int pairs = items / 2, pair = 0, leaf = 0;
+        items = 0;
+        while (leaf < used || pair < pairs) {
+            uint64_t packed = pair < pairs ? below[2 * pair] + below[2 * pair + 1] : UINT64_MAX;
+            int take = leaf < used && counts[order[leaf]] <= packed;
+            here[items] = take ? counts[order[leaf]] : packed;
+            is_symbol[level][items++] = (uint8_t)take;
+            leaf += take;
+            pair += !take;
+        }
+    }
+    memset(lengths, 0, SYMBOLS);
+    for (int level = HUFFMAN_BITS - 1, taken = 2 * used - 2; level >= 0; level--) {
+        int leaves = 0;
+        for (int i = 0; i < taken; i++)
+            leaves += is_symbol[level][i];
+        for (int i = 0; i < leaves; i++)
+            lengths[order[i]]++;
+        taken = 2 * (taken - leaves);
+    }
+}
+
+/* Canonical codes, shorter ones first, then by symbol; their bits reversed, since streams are read from
+ * the low end. Returns 0 unless they fill the space of codes exactly. */
+static int assign_codes(uint16_t codes[SYMBOLS], const uint8_t lengths[SYMBOLS])
+{
+    uint32_t next = 0;
+    for (int length = 1; length <= HUFFMAN_BITS; length++) {
+        next <<= 1;
+        for (int s = 0; s < SYMBOLS; s++)
+            if (lengths[s] == length) {
+                uint32_t reversed = 0;
+                for (int bit = 0; bit < length; bit++)
+                    reversed |= (next >> bit & 1) << (length - 1 - bit);
+                if (next >> length)
+                    return 0;
+                codes[s] = (uint16_t)reversed;
+                next++;
+            }
+    }
+    return next == TABLE_SIZE;
+}
+
+/* ---- encoding ------------------------------------------------------------- */
+
+static size_t segment_size(size_t n)
+{
+    return (n + STREAMS - 1) / STREAMS;
+}
+
+/* Writes one stream, and up to 8 bytes behind it; returns its size. Codes come with their length in the
+ * upper half. */
+static size_t encode_stream(uint8_t *dst, const uint8_t *src, size_t n, const uint32_t codes[SYMBOLS])
+{
+    uint8_t *out = dst;
+    uint64_t bits = 0;
+    unsigned held = 0;
+    size_t i = 0;
+#define PUT(symbol)                                        \
+    do {                                                   \
+        uint32_t code = codes[symbol];                     \
+        bits |= (uint64_t)(code & 0xffff) << held;         \
+        held += code >> 16;                                \
+    } while (0)
+    for (; i + 5 <= n; i += 5) { /* 5 codes and the 7 bits held before fit 64 */
+        PUT(src[i]);
+        PUT(src[i + 1]);
+        PUT(src[i + 2]);
+        PUT(src[i + 3]);
+        PUT(src[i + 4]);
+        store64(out, bits);
+        out += held >> 3;
+        bits >>= held & ~7u;
+        held &= 7;
+    }
+    for (; i < n; i++)
+        PUT(src[i]);
+#undef PUT
+    store64(out, bits);
+    return (size_t)(out - dst) + (held + 7) / 8;
+}
+
+size_t huffman_encode(uint8_t *dst, const uint8_t *src, size_t n)
+{
+    uint32_t counts[SYMBOLS], codes[SYMBOLS] = {0};
+    uint16_t plain[SYMBOLS] = {0};
+    uint8_t order[SYMBOLS], lengths[SYMBOLS];
+    uint64_t bits = 0;
+    int used, first = 0, last = SYMBOLS - 1;
+    size_t at, segment = segment_size(n);
+    if (n < 2 || n > UINT32_MAX || looks_random(src, n))
+        return 0;
+    count_bytes(counts, src, n);
+    used = sort_symbols(order, counts);
+    if (used == 1) {
+        dst[0] = src[0];
+        return 1;
+    }
+    find_lengths(lengths, order, used, counts);
+    while (!lengths[first])
+        first++;
+    while (!lengths[last])
+        last--;
+    for (int s = first; s <= last; s++)
+        bits += (uint64_t)counts[s] * lengths[s];
+    at = FIXED_BYTES + (size_t)(last - first + 2) / 2;
+    if (at + bits / 8 + STREAMS >= n - n / 64)
+        return 0;
+    assign_codes(plain, lengths);
+    for (int s = first; s <= last; s++)
+        codes[s] = plain[s] | (uint32_t)lengths[s] << 16;
+    dst[0] = (uint8_t)first;
+    dst[1] = (uint8_t)last;
+    for (int s = first; s <= last; s += 2)
+        dst[FIXED_BYTES + (s - first) / 2] = (uint8_t)(lengths[s] | (s < last ? lengths[s + 1] : 0) << 4);
+    for (size_t k = 0; k < STREAMS; k++) {
+        size_t start = k * segment < n ? k * segment : n;
+        size_t end = n - start < segment ? n : start + segment;
+        size_t size = encode_stream(dst + at, src + start, end - start, codes);
+        if (k + 1 < STREAMS)
+            store32(dst + 2 + 4 * k, (uint32_t)size);
+        at += size;
+    }
+    return at;
+}
+
+/* ---- decoding ------------------------------------------------------------- */
+
+/* What the next HUFFMAN_BITS bits of a stream say: as many symbols as they hold, four at most, in the low
+ * 32 bits; the bits of all of them; how many they are; the bits of the first alone. */
+#define ALL_BITS(entry) ((unsigned)((entry) >> 32 & 0xff))
+#define COUNT(entry) ((unsigned)((entry) >> 40 & 0xff))
+#define FIRST_BITS(entry) ((unsigned)((entry) >> 48))
+#define MOST_SYMBOLS 4
+/* Lookups between two loads of a stream: 5 * 11 bits of the 57 that a load is sure to give. */
+#define LOOKUPS 5
+
+static void fill_table(uint64_t table[TABLE_SIZE], const uint8_t lengths[SYMBOLS], const uint16_t codes[SYMBOLS])
+{
+    uint16_t single[TABLE_SIZE];
+    for (unsigned s = 0; s < SYMBOLS; s++)
+        for (uint32_t index = codes[s]; lengths[s] && index < TABLE_SIZE; index += 1u << lengths[s])
+            single[index] = (uint16_t)(s | (unsigned)lengths[s] << 8);
+    for (uint32_t index = 0; index < TABLE_SIZE; index++) {
+        unsigned bits = 0, count = 0;
+        uint32_t symbols = 0;
+        while (count < MOST_SYMBOLS) {
+            uint16_t next = single[index >> bits];
+            if (bits + (next >> 8) > HUFFMAN_BITS)
+                break;
+            symbols |= (uint32_t)(next & 0xff) << 8 * count++;
+            bits += next >> 8;
+        }
+        table[index] = symbols | (uint64_t)bits << 32 | (uint64_t)count << 40 | (uint64_t)(single[index] >> 8) << 48;
+    }
+}
+
+/* One bit stream and the segment it fills. */
+struct stream {
+    const uint8_t *start;
+    size_t size;
+    uint64_t at; /* in bits */
+    uint8_t *out, *end;
+};
+
+/* Whether a stream has so much left that LOOKUPS can go unchecked: each may write MOST_SYMBOLS bytes. */
+static int has_room(const struct stream *s)
+{
+    return s->end - s->out >= LOOKUPS * MOST_SYMBOLS && (s->at >> 3) + 8 <= s->size;
+}
+
+/* The next bits of a stream, from the low end, and far above them a one: how far it has moved down tells
+ * how many bits were used. */
+static uint64_t refill(const struct stream *s)
+{
+    return load64(s->start + (s->at >> 3)) >> (s->at & 7) | (uint64_t)1 << 63;
+}
+
+static uint8_t *look_up(uint64_t *bits, uint8_t *out, const uint64_t table[TABLE_SIZE])
+{
+    uint64_t entry = table[*bits & (TABLE_SIZE - 1)];
+    store32(out, (uint32_t)entry);
+    *bits >>= ALL_BITS(entry);
+    return out + COUNT(entry);
+}
+
+/* LOOKUPS of each stream, taken in turn: none waits for another. */
+static void decode_four(struct stream s[STREAMS], const uint64_t table[TABLE_SIZE])
+{
+    uint8_t *out0 = s[0].out, *out1 = s[1].out, *out2 = s[2].out, *out3 = s[3].out;
+    do {
+        uint64_t bits0 = refill(&s[0]), bits1 = refill(&s[1]), bits2 = refill(&s[2]), bits3 = refill(&s[3]);
+        for (int i = 0; i < LOOKUPS; i++) {
+            out0 = look_up(&bits0, out0, table);
+            out1 = look_up(&bits1, out1, table);
+            out2 = look_up(&bits2, out2, table);
+            out3 = look_up(&bits3, out3, table);
+        }
+        s[0].at += leading_zeros(bits0), s[0].out = out0;
+        s[1].at += leading_zeros(bits1), s[1].out = out1;
+        s[2].at += leading_zeros(bits2), s[2].out = out2;
+        s[3].at += leading_zeros(bits3), s[3].out = out3;
+    } while (has_room(&s[0]) && has_room(&s[1]) && has_room(&s[2]) && has_room(&s[3]));
+}
+
+/* The rest of a stream, symbol by symbol. It must end with its segment, and with zeros up to a whole byte. */
+static int decode_rest(struct stream *s, const uint64_t table[TABLE_SIZE])
+{
+    while (s->out < s->end) {
+        size_t byte = (size_t)(s->at >> 3);
+        uint32_t bits = 0;
+        uint64_t entry;
+        for (size_t i = 0; i < 3 && byte + i < s->size; i++)
+            bits |= (uint32_t)s->start[byte + i] << 8 * i;
+        entry = table[bits >> (s->at & 7) & (TABLE_SIZE - 1)];
+        *s->out++ = (uint8_t)entry;
+        s->at += FIRST_BITS(entry);
+    }
+    if ((s->at + 7) / 8 != s->size)
+        return 0;
+    return !(s->at & 7) || !(s->start[s->size - 1] >> (s->at & 7));
+}
+
+int huffman_decode(uint8_t *dst, size_t n, const uint8_t *src, size_t size)
+{
+    uint64_t table[TABLE_SIZE];
+    uint16_t codes[SYMBOLS] = {0};
+    uint8_t lengths[SYMBOLS] = {0};
+    struct stream streams[STREAMS];
+    size_t at, segment = segment_size(n);
+    if (n < 2 || size < FIXED_BYTES || src[0] > src[1])
+        return 0;
+    at = FIXED_BYTES + (size_t)(src[1] - src[0] + 2) / 2;
+    if (at > size)
+        return 0;
+    for (int s = src[0]; s <= src[1]; s++)
+        lengths[s] = src[FIXED_BYTES + (s - src[0]) / 2] >> ((s - src[0]) & 1) * 4 & 0xf;
+    if ((src[1] - src[0]) % 2 == 0 && src[at - 1] >> 4)
+        return 0; /* half a byte that stands for nothing */
+    for (int s = src[0]; s <= src[1]; s++)
+        if (lengths[s] > HUFFMAN_BITS)
+            return 0;
+    if (!assign_codes(codes, lengths))
+        return 0;
+    fill_table(table, lengths, codes);
+    for (size_t k = 0; k < STREAMS; k++) {
+        size_t start = k * segment < n ? k * segment : n;
+        size_t length = k + 1 < STREAMS ? load32(src + 2 + 4 * k) : size - at;
+        if (length > size - at)
+            return 0;
+        streams[k] = (struct stream){src + at, length, 0, dst + start, n - start < segment ? dst + n : dst + start + segment};
+        at += length;
+    }
+    if (has_room(&streams[0]) && has_room(&streams[1]) && has_room(&streams[2]) && has_room(&streams[3]))
+        decode_four(streams, table);
+    for (size_t k = 0; k < STREAMS; k++)
+        if (!decode_rest(&streams[k], table))
+            return 0;
+    return 1;
+}

@@ -1,0 +1,155 @@
+"""huffman.c in Python: the definition of correct, and the fallback. spec/frame.md gives the bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from tensorbytes.typing import Buffer, bytes_view
+
+MOST_BITS = 11
+SLACK = 16
+_STREAMS = 4
+_FIXED = struct.Struct("<BBIII")
+_GLANCE_FROM, _GLANCE_BYTES = 65536, 256
+
+
+def huffman_encode(plane: Buffer, out: Buffer) -> int:
+    src, dst = np.frombuffer(bytes_view(plane), np.uint8), bytes_view(out)
+    if len(dst) < len(src) + SLACK:
+        raise ValueError("huffman_encode: the sizes of the buffers don't fit")
+    n = len(src)
+    if n < 2 or _looks_random(src):
+        return 0
+    counts = np.bincount(src, minlength=256).tolist()
+    used = [symbol for symbol in range(256) if counts[symbol]]
+    if len(used) == 1:
+        dst[0] = used[0]
+        return 1
+    lengths = code_lengths(counts)
+    first, last = used[0], used[-1]
+    bits = sum(count * length for count, length in zip(counts, lengths, strict=True))
+    if _FIXED.size + (last - first + 2) // 2 + bits // 8 + _STREAMS >= n - n // 64:
+        return 0
+    codes, lengths_of = np.array(_codes(lengths), np.uint16), np.array(lengths, np.uint8)
+    segment = -(-n // _STREAMS)
+    streams = [_encode_stream(src[k * segment : (k + 1) * segment], codes, lengths_of) for k in range(_STREAMS)]
+    nibbles = [*lengths[first : last + 1], 0]
+    table = bytes(low | high << 4 for low, high in zip(nibbles[0::2], nibbles[1::2], strict=False))
+    head = _FIXED.pack(first, last, *(len(stream) for stream in streams[:-1]))
+    code = b"".join([head, table, *streams])
+    dst[: len(code)] = code
+    return len(code)
+
+
+def huffman_decode(code: Buffer, out: Buffer) -> bool:
+    src, dst = bytes_view(code), bytes_view(out)
+    n, size = len(dst), len(src)
+    if n < 2 or size < _FIXED.size:
+        return False
+    first, last, *sizes = _FIXED.unpack_from(src)
+    at = _FIXED.size + (last - first + 2) // 2
+    if first > last or at > size:
+        return False
+    nibbles = [nibble for byte in src[_FIXED.size : at] for nibble in (byte & 15, byte >> 4)]
+    lengths = [0] * 256
+    lengths[first : last + 1] = nibbles[: last - first + 1]
+    if any(nibbles[last - first + 1 :]) or max(lengths) > MOST_BITS:
+        return False
+    if sum(1 << MOST_BITS - length for length in lengths if length) != 1 << MOST_BITS:
+        return False
+    symbols, steps = _table(lengths)
+    segment = -(-n // _STREAMS)
+    for k in range(_STREAMS):
+        start, stop = min(k * segment, n), min((k + 1) * segment, n)
+        length = sizes[k] if k + 1 < _STREAMS else size - at
+        if length > size - at:
+            return False
+        decoded = _decode_stream(src[at : at + length], stop - start, symbols, steps)
+        if decoded is None:
+            return False
+        dst[start:stop] = decoded
+        at += length
+    return True
+
+
+def _looks_random(src: np.ndarray[Any, Any]) -> bool:
+    n = len(src)
+    if n < _GLANCE_FROM:
+        return False
+    step, total = (n - _GLANCE_BYTES) // 15, 16 * _GLANCE_BYTES
+    seen = np.concatenate([src[step * k : step * k + _GLANCE_BYTES] for k in range(16)])
+    squares = int((np.bincount(seen, minlength=256) ** 2).sum())
+    return (squares - total) * 256 * 10 <= total * total * 11
+
+
+def code_lengths(counts: list[int]) -> list[int]:
+    """The best lengths up to MOST_BITS for two symbols or more, by package-merge; see huffman.c."""
+    order = sorted((symbol for symbol in range(256) if counts[symbol]), key=lambda symbol: (counts[symbol], symbol))
+    leaves = [(counts[symbol], 0) for symbol in order]  # 0 stands before 1: symbols before pairs
+    levels: list[list[tuple[int, int]]] = []
+    items: list[tuple[int, int]] = []
+    for _ in range(MOST_BITS):
+        pairs = [(one[0] + two[0], 1) for one, two in zip(items[0::2], items[1::2], strict=False)]
+        items = sorted(leaves + pairs)
+        levels.append(items)
+    lengths, taken = [0] * 256, 2 * len(order) - 2
+    for items in reversed(levels):
+        found = sum(1 for _, is_pair in items[:taken] if not is_pair)
+        for symbol in order[:found]:
+            lengths[symbol] += 1
+        taken = 2 * (taken - found)
+    return lengths
+
+
+def _codes(lengths: list[int]) -> list[int]:
+    """Canonical codes, shorter ones first, then by symbol; their bits reversed: streams are read from the low end."""
+    codes, code = [0] * 256, 0
+    for length in range(1, MOST_BITS + 1):
+        code <<= 1
+        for symbol in range(256):
+            if lengths[symbol] == length:
+                codes[symbol] = int(f"{code:0{length}b}"[::-1], 2)
+                code += 1
+    return codes
+
+
+def _encode_stream(src: np.ndarray[Any, Any], codes: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> bytes:
+    mine, sizes = codes[src], lengths[src].astype(np.int64)
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    bits = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
+    for bit in range(MOST_BITS):
+        here = sizes > bit
+        bits[starts[here] + bit] = mine[here] >> bit & 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def _table(lengths: list[int]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The symbol that each MOST_BITS bits start with, and its length."""
+    symbols, steps = np.zeros(1 << MOST_BITS, np.uint8), np.zeros(1 << MOST_BITS, np.uint8)
+    for symbol, code in enumerate(_codes(lengths)):
+        if lengths[symbol]:
+            symbols[code :: 1 << lengths[symbol]] = symbol
+            steps[code :: 1 << lengths[symbol]] = lengths[symbol]
+    return symbols, steps
+
+
+def _decode_stream(src: memoryview, n: int, symbols: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> bytes | None:
+    """Looks up what stands at every bit at once, then walks from code to code."""
+    padded = np.zeros(len(src) + 3, np.uint32)
+    padded[: len(src)] = src
+    words = padded[:-2] | padded[1:-1] << 8 | padded[2:] << 16
+    windows = (words[:, None] >> np.arange(8, dtype=np.uint32) & ((1 << MOST_BITS) - 1)).reshape(-1)
+    symbol_at, step_at = symbols[windows].tobytes(), steps[windows].tobytes()
+    out, at, bits = bytearray(n), 0, 8 * len(src)
+    for i in range(n):
+        if at > bits:
+            return None
+        out[i] = symbol_at[at]
+        at += step_at[at]
+    if (at + 7) // 8 != len(src) or (at & 7 and src[-1] >> (at & 7)):
+        return None
+    return bytes(out)

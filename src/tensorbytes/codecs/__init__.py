@@ -1,0 +1,63 @@
+"""The codecs: each module turns bytes into fewer bytes and back.
+
+A codec is one file here and one row in BUILTIN. Its module has an object CODEC that fills
+in the class `Codec` below. Filters, which rearrange numbers so that codecs find more to
+save, are in filters.py; pipelines.py joins the two, chunked.py cuts tensors into pieces.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import ClassVar
+
+from tensorbytes.errors import CorruptError, UsageError, unknown
+from tensorbytes.typing import Buffer
+
+# name -> module
+BUILTIN: dict[str, str] = {
+    "zstd": "tensorbytes.codecs.zstd",
+    "lz4": "tensorbytes.codecs.lz4",
+    "gzip": "tensorbytes.codecs.gzip",
+    "zlib": "tensorbytes.codecs.zlib",
+    "snappy": "tensorbytes.codecs.snappy",
+    "huffman": "tensorbytes.codecs.huffman",
+}
+
+
+class Codec:
+    """What every codec provides. Both functions may run in several threads at once."""
+
+    name: ClassVar[str]
+    levels: ClassVar[range] = range(0)  # what level= may be; empty where there are none
+
+    def compress(self, data: memoryview, level: int | None) -> Buffer:
+        """Fewer bytes, or as many or more: then the caller keeps what it has. Never exactly one of a longer plane
+        unless all its bytes have that value."""
+        raise NotImplementedError
+
+    def decompress(self, data: memoryview, out: memoryview) -> None:
+        """Fill `out`, no more and no less, or raise Damaged."""
+        raise NotImplementedError
+
+
+class Damaged(Exception):
+    """Compressed bytes that are not what their codec demands; never leaves tensorbytes as such."""
+
+    def at(self, place: int) -> CorruptError:
+        return CorruptError(str(self), at=place)
+
+
+@cache
+def get(name: str) -> Codec:
+    """The codec of this name."""
+    if name not in BUILTIN:
+        raise unknown("codec", name, BUILTIN)
+    found: Codec = importlib.import_module(BUILTIN[name]).CODEC
+    return found
+
+
+def check_level(codec: Codec, level: int | None) -> None:
+    if level is not None and level not in codec.levels:
+        have = f"from {codec.levels[0]} to {codec.levels[-1]}" if codec.levels else "none"
+        raise UsageError(f"codec {codec.name!r} has no level {level}; its levels: {have}")

@@ -1,0 +1,112 @@
+"""How tensors are to be stored: the options compression= and quantize= of formats made of our messages.
+
+Each may be one value for all tensors or a dict from patterns of names to values, of which the
+first that matches counts. compression: "auto", a pipeline (codecs/pipelines.py), or None.
+quantize: what quantization.Quantize.of takes, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from tensorbytes.errors import UsageError
+from tensorbytes.formats import Options
+from tensorbytes.tensor import Strings, Tensor
+from tensorbytes.tree import Document
+
+if TYPE_CHECKING:
+    from tensorbytes.formats._forms import Form
+    from tensorbytes.quantization import Quantize
+
+OPTIONS = frozenset({"compression", "quantize"})
+
+
+class Storing:
+    """What was asked for, checked early."""
+
+    def __init__(self, compression: Any = None, quantize: Any = None) -> None:
+        self._compression = _rules(compression, _pipeline)
+        # A Quantize may be written as a dict.
+        one = isinstance(quantize, Mapping) and ("dtype" in quantize or "max_error" in quantize)
+        self._quantize = _rules({"*": quantize} if one else quantize, _spec)
+        self.quantizes = bool(self._quantize)
+        self.changes = bool(self._compression or self._quantize)
+
+    @classmethod
+    def of(cls, options: Options) -> Storing:
+        if options.get("compression") is None and options.get("quantize") is None:
+            return AS_IS
+        return cls(options.get("compression"), options.get("quantize"))
+
+    def check_names(self, document: Document) -> None:
+        """Refuse a pattern that fits no tensor of the document: a mistake that would go unnoticed."""
+        names = [leaf.name or "" for leaf in document.leaves] if self.changes else []
+        for pattern in [*self._compression, *self._quantize]:
+            if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
+                some = ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
+                raise UsageError(f"no tensor has a name like {pattern!r}; there are {some}")
+
+    def form(self, name: str | None, value: Tensor | Strings) -> Form:
+        """The form of a tensor of this name."""
+        from tensorbytes.formats import _forms
+
+        spec = self._quantization(name, value) if self._quantize else None
+        return _forms.of(value, _match(self._compression, name)[1], spec, name)
+
+    def part(self, name: str | None, value: Tensor | Strings) -> Form:
+        """The same for a part of a ragged or sparse value, whose numbers stay what they are."""
+        from tensorbytes.formats import _forms
+
+        return _forms.of(value, _match(self._compression, name)[1], None, name)
+
+    def _quantization(self, name: str | None, value: Tensor | Strings) -> Quantize | None:
+        """What was asked for this tensor, if it can be had; a tensor that is called by its own name must have it."""
+        from tensorbytes.quantization import applies
+
+        pattern, spec = _match(self._quantize, name)
+        if spec is None or applies(value, spec):
+            return spec if value.nbytes else None
+        if pattern == name:
+            what = value.dtype if isinstance(value, Tensor) else "strings"
+            raise UsageError(f"quantize: {name!r} holds {what}, which {spec.dtype or 'a bound'} is not for")
+        return None
+
+
+def _rules(asked: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
+    """The values by the patterns of the names that they are for."""
+    if asked is None:
+        return {}
+    rules = asked if isinstance(asked, Mapping) else {"*": asked}
+    for pattern in rules:
+        if not isinstance(pattern, str):
+            raise UsageError(f"expected patterns of tensor names, such as 'layer1/*', got {pattern!r}")
+    return {pattern: None if value is None else read(value) for pattern, value in rules.items()}
+
+
+def _pipeline(asked: Any) -> str:
+    from tensorbytes.codecs.pipelines import Pipeline
+    from tensorbytes.formats._forms import AUTO
+
+    if not isinstance(asked, str):
+        raise UsageError(f"compression={asked!r}: expected text, such as 'auto', 'zstd' or 'split+huffman'")
+    if asked != AUTO:
+        Pipeline.parse(asked)
+    return asked
+
+
+def _spec(asked: Any) -> Quantize:
+    from tensorbytes.quantization import Quantize
+
+    return Quantize.of(asked)
+
+
+def _match(rules: Mapping[str, Any], name: str | None) -> tuple[str | None, Any]:
+    for pattern, value in rules.items():
+        if fnmatchcase(name or "", pattern):
+            return pattern, value
+    return None, None
+
+
+AS_IS = Storing()

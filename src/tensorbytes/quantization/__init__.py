@@ -1,0 +1,34 @@
+"""Floats in fewer bits, with the error stated: casts to narrower floats, and integers with a scale.
+
+Nothing here happens unasked. What it costs is measured on the values themselves, after the
+whole way back, and travels with them.
+
+    spec        what a caller asks for
+    parameters  what the way back needs, and what the way there has cost
+    casts, affine   the two schemes
+    blocks      which scale belongs to which elements; work in pieces that fit a cache
+    measure     the error
+    search      the smallest encoding within a bound
+"""
+
+from tensorbytes.quantization.core import (
+    Quantized,
+    Report,
+    applies,
+    dequantize,
+    dequantize_rows,
+    quantize,
+)
+from tensorbytes.quantization.parameters import Quantization
+from tensorbytes.quantization.spec import Quantize
+
+__all__ = [
+    "Quantization",
+    "Quantize",
+    "Quantized",
+    "Report",
+    "applies",
+    "dequantize",
+    "dequantize_rows",
+    "quantize",
+]

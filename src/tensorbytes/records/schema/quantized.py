@@ -1,0 +1,149 @@
+"""Quantized features: what stands in their bytes, and the way back.
+
+| encoding    | a record holds                                            | scale and zero       |
+| ----------- | --------------------------------------------------------- | -------------------- |
+| raw         | the narrower floats or integers, little-endian            | in the schema        |
+| tensorproto | a TensorProto of them, with the field 1013 of the frame   | in that field        |
+
+Whoever wants the integers as they are takes a schema that says so: Feature("int8", shape, "raw").
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorbytes import dtypes, formats, quantization
+from tensorbytes._wire import proto, varint
+from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
+from tensorbytes.formats import _quantized
+from tensorbytes.formats import _tensorproto as tensorproto
+from tensorbytes.quantization import Quantization, Quantize
+from tensorbytes.quantization.parameters import CASTS, ORIGINALS, arithmetic
+from tensorbytes.tensor import Array, Tensor, Value
+
+if TYPE_CHECKING:
+    from tensorbytes.records.schema.feature import Feature
+
+_PADDING, _MEANINGFUL = 1010, 1500
+_TAG = proto.tag(_quantized.FIELD, proto.DELIMITED)
+# The field follows dtype and shape.
+_HEAD = 1024
+
+
+def checked_encoding(dtype: str, shape: tuple[int | None, ...], encoding: Any, spec: Quantize) -> str:
+    """The encoding of a quantized feature; raw if the schema can say all, unless another was asked for."""
+    if dtype not in ORIGINALS:
+        raise UsageError(f"{dtype} can't be quantized: it is for {', '.join(ORIGINALS)}")
+    stored = spec.dtype
+    if stored is not None and dtypes.get(stored).bits >= dtypes.get(dtype).bits + (stored not in CASTS):
+        raise UsageError(f"{dtype} stored as {stored} saves nothing; choose a narrower type")
+    if spec.axis is not None and not -len(shape) <= spec.axis < len(shape):
+        raise UsageError(f"axis {spec.axis} of a feature of {len(shape)} dimensions")
+    if not encoding:
+        encoding = "raw" if spec.fixed else "tensorproto"
+    if encoding == "raw" and not spec.fixed:
+        raise UsageError(
+            f"raw has no room for scales that are measured: say scale=, or use 'tensorproto'; got {spec.describe()}"
+        )
+    if encoding == "tensorproto" and stored is not None and not dtypes.get(stored).in_tensorflow:
+        raise UsageError(f"{stored} can't be stored as tensorproto: TensorFlow has no such dtype")
+    if encoding not in ("raw", "tensorproto"):
+        raise UsageError(f"quantized values are stored as 'raw' or 'tensorproto', not as {encoding!r}")
+    return str(encoding)
+
+
+def cell(value: Tensor, spec: Quantize, encoding: str) -> tuple[bytes, bytes]:
+    """(head, content) of a value."""
+    done = quantization.quantize(value, spec)
+    if encoding == "raw":
+        return b"", bytes(done.data.data)
+    head = tensorproto.head(dtypes.get(done.data.dtype).code, value.shape)
+    head += proto.put_bytes(_quantized.FIELD, _quantized.encode(done.parameters))
+    if value.nbytes:
+        head += tensorproto.CONTENT_TAG + varint(done.data.nbytes)
+    return head, bytes(done.data.data)
+
+
+# ---- back -------------------------------------------------------------------
+
+
+def stored_feature(feature: Feature) -> Feature:
+    """The same feature without the way back: of what is stored."""
+    return replace(feature, dtype=feature.quantize.dtype, encoding="raw", default=None, quantize=None)
+
+
+def restored(values: Array, feature: Feature) -> Array:
+    """Values of a raw feature, in the dtype that the schema gives them."""
+    spec, flat = feature.quantize, np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    if spec.dtype in CASTS:
+        parameters = Quantization("cast", feature.dtype, spec.dtype)
+    else:
+        scales = np.array([spec.scale], arithmetic(feature.dtype))
+        zeros = np.array([spec.zero], "<i4") if spec.zero else None
+        parameters = Quantization("affine", feature.dtype, spec.dtype, scales=scales, zeros=zeros)
+    back = quantization.dequantize(Tensor(spec.dtype, (values.size,), flat), parameters)
+    return back.numpy().reshape(values.shape)
+
+
+def parsed(data: memoryview, limits: Limits, wanted: str) -> Value:
+    """A TensorProto; if it is quantized, its values or what is stored of them, whichever has the dtype `wanted`."""
+    if not is_quantized(data):
+        (document,) = formats.get("tensorproto").decode(data, limits, False, {})
+        return document.leaves[0].whole
+    value, parameters = both(data, limits)
+    return value if wanted == value.dtype else quantization.dequantize(value, parameters)
+
+
+def is_quantized(data: memoryview) -> bool:
+    """Whether it may be: a quick look, that may err on the side of yes."""
+    return _TAG in bytes(data[:_HEAD]) and any(
+        item.number == _quantized.FIELD for item in tensorproto.parse(data, 0, len(data)).extra
+    )
+
+
+def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization]:
+    """What is stored, and the parameters of the way back."""
+    message = tensorproto.parse(data, 0, len(data))
+    fields = [item for item in message.extra if item.number < _MEANINGFUL and item.number != _PADDING]
+    if len(fields) != 1 or fields[0].number != _quantized.FIELD:
+        numbers = ", ".join(str(item.number) for item in fields)
+        raise CorruptError(f"a quantized tensor with the extension fields {numbers}", at=0)
+    value = tensorproto.decode(data, message, limits, 0)
+    if not isinstance(value, Tensor):
+        raise CorruptError("quantized strings", at=fields[0].at)
+    tensorproto.check_content(value, message, 0)
+    proto.delimited(data, fields[0])
+    return value, _quantized.decode(data, fields[0].start, fields[0].end, value.dtype, value.shape)
+
+
+def recognised(data: memoryview, before: Feature | None) -> Feature | None:
+    """The feature of a quantized tensor, and of those before it; None if they have none in common, or it is no such."""
+    from tensorbytes.records.schema.feature import Feature
+
+    try:
+        if not is_quantized(data):
+            return None
+        value, parameters = both(data, LIMITS)
+        spec = _spec(parameters)
+        if before is None:
+            return Feature(parameters.dtype, value.shape, "tensorproto", quantize=spec)
+        if (before.dtype, len(before.shape)) != (parameters.dtype, len(value.shape)):
+            return None
+        shape = tuple(m if m == n else None for m, n in zip(before.shape, value.shape, strict=True))
+        if shape == before.shape and spec == before.quantize:
+            return before
+        return replace(before, shape=shape, quantize=spec if spec == before.quantize else None)
+    except TensorbytesError:
+        return None
+
+
+def _spec(parameters: Quantization) -> Quantize:
+    """What was asked for, as far as the parameters tell."""
+    if parameters.scheme == "cast":
+        return Quantize(parameters.stored)
+    symmetric = parameters.zeros is None
+    usual = symmetric != parameters.stored.startswith("u")
+    return Quantize(parameters.stored, parameters.axis, parameters.group, None if usual else symmetric)
