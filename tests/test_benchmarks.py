@@ -71,3 +71,50 @@ def test_everybody_reads_and_writes_the_same_records(tmp_path):
     page = (tmp_path / "benchmarks.md").read_text()
     assert f"| tensorbytes | {peak / 1e6:.3g} MB |" in page
     assert "M records/s" in page
+
+
+def lines_of(document, row):
+    return {line["name"]: line for line in document["lines"] if line["row"] == row}
+
+
+WEIGHT_PACKERS = [
+    "tensorbytes", "chunks alone", "zipnn", "blosc2 shuffle+zstd", "blosc2 bitshuffle+lz4", "zstandard 1", "zstandard 3",
+]  # fmt: skip
+TOKEN_PACKERS = ["tensorbytes", "compression='zstd'", "compression='zstd:1'", "zstandard 1", "zstandard 3"]
+
+
+def test_compression_rows_compare_sizes_and_speeds(tmp_path):
+    """A contender that does not give back what it was given has failed, zipnn's spoilt input included."""
+    document, printed = quick_run(tmp_path, "weights", "tokenids", "chunkslice", "quantize")
+    for line in document["lines"]:
+        for contender in line["contenders"]:
+            check_contender(contender)
+        assert line["title"] in printed
+    weights, tokens = lines_of(document, "weights"), lines_of(document, "tokenids")
+    for kind in ("bfloat16", "float32"):
+        for what in ("size", "compress", "decompress"):
+            assert [c["name"] for c in weights[f"weights.{kind}.{what}"]["contenders"]] == WEIGHT_PACKERS
+    for line in tokens.values():
+        assert [c["name"] for c in line["contenders"]] == TOKEN_PACKERS
+    assert len(tokens) == 12
+    size = weights["weights.bfloat16.size"]
+    assert size["unit"] == "size"
+    ours = next(c["median"] for c in size["contenders"] if c["role"] == "ours")
+    assert 0.6 < ours / size["bytes"] < 0.7
+    assert f"| tensorbytes | {100 * ours / size['bytes']:.2f} % |" in (tmp_path / "benchmarks.md").read_text()
+
+
+def test_auto_is_compared_with_every_pipeline(tmp_path):
+    from benchmarks.compression_data import KINDS
+
+    document, _ = quick_run(tmp_path, "auto")
+    lines = lines_of(document, "auto")
+    sizes = [line for line in lines.values() if line["unit"] == "size"]
+    assert len(sizes) == len(KINDS)
+    assert len(lines) == len(KINDS) + 6
+    for line in lines.values():
+        for contender in line["contenders"]:
+            check_contender(contender)
+    smallest = {name: min(c["median"] for c in line["contenders"]) / line["bytes"] for name, line in lines.items()}
+    assert smallest["auto.zeros_float32"] < 0.01
+    assert smallest["auto.random_bytes_uint8"] > 0.99

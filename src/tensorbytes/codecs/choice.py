@@ -6,7 +6,6 @@ larger. What saves less than a fiftieth is not worth a reader's time: such tenso
 
 from __future__ import annotations
 
-from tensorbytes import codecs
 from tensorbytes.codecs.pipelines import Elements, Pipeline
 
 # Fastest first, by how they measure (spec/decisions/0007-codecs.md); each has its turn.
@@ -29,7 +28,9 @@ _CANDIDATES = {
 }
 # Tensors smaller than this have more head than content already.
 _LEAST_BYTES = 256
-_BLOCK_BYTES = 1 << 16
+# Looking must cost little beside compressing: a sixteenth of the tensor is looked at, within these bounds.
+_SHARE = 16
+_LEAST_SAMPLE, _MOST_SAMPLE = 1 << 15, 1 << 18
 _BLOCKS = 4
 _WORTHWHILE = 0.98
 _NEARLY = 1.01
@@ -39,34 +40,38 @@ def choose(data: memoryview, elements: Elements) -> Pipeline | None:
     """The pipeline for a tensor; None to leave it raw."""
     if len(data) < _LEAST_BYTES:
         return None
-    blocks = _samples(data, elements.width)
-    if _hopeless(blocks, elements):
+    sample = _sample(data, elements.width)
+    if sample == bytes([sample[0]]) * len(sample):
+        return Pipeline(codec="huffman")  # a byte for each chunk
+    if _hopeless(sample, elements):
         return None
-    total = sum(map(len, blocks))
-    best, smallest = None, total * _WORTHWHILE
+    best, smallest = None, len(sample) * _WORTHWHILE
     for text in _CANDIDATES[elements.family]:
         pipeline = Pipeline.parse(text).fitted(elements)
         if pipeline is None:
             continue
-        size = sum(memoryview(pipeline.encode(block, elements)).nbytes for block in blocks)
+        size = _size(pipeline, sample, elements)
         if size * (_NEARLY if best else 1) < smallest:
             best, smallest = pipeline, size
     return best
 
 
-def _samples(data: memoryview, width: int) -> list[memoryview]:
-    """Stretches from the whole of it, starting at elements; all of a small tensor."""
-    if len(data) <= _BLOCKS * _BLOCK_BYTES:
-        return [data]
-    step = (len(data) - _BLOCK_BYTES) // (_BLOCKS - 1)
+def _size(pipeline: Pipeline, sample: memoryview, elements: Elements) -> int:
+    return memoryview(pipeline.encode(sample, elements)).nbytes
+
+
+def _sample(data: memoryview, width: int) -> memoryview:
+    """Stretches from the whole of it, joined; all of a small tensor."""
+    size = min(max(len(data) // _SHARE, _LEAST_SAMPLE), _MOST_SAMPLE) // _BLOCKS // width * width
+    if len(data) <= _BLOCKS * size:
+        return data
+    step = (len(data) - size) // (_BLOCKS - 1)
     starts = [step * k // width * width for k in range(_BLOCKS)]
-    return [data[start : start + _BLOCK_BYTES] for start in starts]
+    return memoryview(b"".join(data[start : start + size] for start in starts))
 
 
-def _hopeless(blocks: list[memoryview], elements: Elements) -> bool:
+def _hopeless(sample: memoryview, elements: Elements) -> bool:
     """Whether bytes are even in every plane, and nothing repeats: two quick looks spare all the others."""
-    raw = Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman")
-    entropy = sum(memoryview(raw.encode(block, elements)).nbytes for block in blocks)
-    repeats = sum(memoryview(codecs.get("lz4").compress(block, None)).nbytes for block in blocks)
-    total = sum(map(len, blocks))
-    return min(entropy, repeats) > total * _WORTHWHILE
+    planes = Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman")
+    sizes = _size(planes, sample, elements), _size(Pipeline(codec="lz4"), sample, elements)
+    return min(sizes) > len(sample) * _WORTHWHILE

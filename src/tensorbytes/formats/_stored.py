@@ -112,13 +112,10 @@ class Content:
             raise CorruptError(f"a compression that does not fit: {error}", at=field.at) from None
         return chunks
 
-    def _grow(self, size: int, what: str, taken: bool) -> None:
-        """Count what this takes in memory beyond what is there, before it is taken; if it is not taken yet, once."""
+    def _grow(self, size: int, what: str) -> None:
+        """Count what this takes in memory beyond what is there, before it is taken."""
         start, end = self._span()
-        grown = max(size - _FREE_GROWTH * (end - start), 0)
-        tensorproto.allocate_within(self.limits, grown, what, self.start)
-        if taken:
-            self.message.grown += grown
+        self.message.grown += _checked_growth(size, end - start, self.limits, what, self.start)
 
     def _strings(self) -> tuple[Strings, Stored]:
         if _extension.QUANTIZATION in self.fields:
@@ -127,17 +124,19 @@ class Content:
         assert chunks is not None
         start, end = self._span()
         shape = tensorproto.check_shape(self.message.shape, 8, self.limits, self.start)
-        self._grow(chunks.raw, f"string{list(shape)}", taken=True)  # strings are never lazy
+        self._grow(chunks.raw, f"string{list(shape)}")
         body = chunks.decode(self.data[start:end], start, 0, chunks.raw)
         try:
             inner = tensorproto.parse(body, 0, len(body))
             inner.code, inner.shape = self.message.code, list(shape)
-            if inner.extra or inner.has_content or inner.typed:
+            if inner.extra or inner.has_content or inner.typed or inner.strings is None:
                 raise CorruptError("something else than strings", at=0)
+            count = len(inner.strings[0]) - 1
+            if count != math.prod(shape):  # a TensorProto may leave out the last ones; here all are there
+                raise CorruptError(f"{count} strings where {math.prod(shape)} were due", at=0)
             found = tensorproto.decode(body, inner, self.limits, 0)
         except CorruptError as error:
             raise CorruptError(f"in the strings that were compressed: {error.what}", at=start) from None
-        self.message.grown += inner.grown
         assert isinstance(found, Strings)
         return found, Stored(chunks.pipeline.text, end - start)
 
@@ -153,13 +152,22 @@ class Content:
         stored = Stored("" if chunks is None else chunks.pipeline.text, end - start, kind)
         wanted = row.name if kind is None or not self.dequantize else kind.dtype
         size = math.prod(shape) * dtypes.get(wanted).itemsize
-        self._grow(size, f"{wanted}{list(shape)}", taken=not self.lazy)
-        source = _Source(self.data, row.name, shape, (start, end), chunks, kind if self.dequantize else None)
+        source = _Source(
+            self.data, row.name, shape, (start, end), chunks, kind if self.dequantize else None, wanted, self.limits
+        )
         if chunks is None:
             source.check_size(raw)
-        if not self.lazy:
-            return source.whole(), stored
-        return Deferred("tensor", wanted, shape, source.whole, size, source.part), stored
+        if self.lazy:  # what is never read needs no memory
+            return Deferred("tensor", wanted, shape, source.whole, size, source.part), stored
+        self._grow(size, f"{wanted}{list(shape)}")
+        return source.whole(), stored
+
+
+def _checked_growth(size: int, present: int, limits: Limits, what: str, at: int) -> int:
+    """What `size` bytes in memory are beyond the `present` ones, if the limits have room for it."""
+    grown = max(size - _FREE_GROWTH * present, 0)
+    tensorproto.allocate_within(limits, grown, what, at)
+    return grown
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,8 @@ class _Source:
     span: tuple[int, int]
     chunks: Chunks | None
     kind: Quantization | None  # set: the way back is wanted
+    wanted: str  # the dtype that comes out
+    limits: Limits
 
     def check_size(self, raw: int) -> None:
         start, end = self.span
@@ -185,6 +195,8 @@ class _Source:
         width = dtypes.get(self.dtype).itemsize
         start, stop = first * width, (first + math.prod(shape)) * width
         begin, end = self.span
+        size = math.prod(shape) * dtypes.get(self.wanted).itemsize
+        _checked_growth(size, end - begin, self.limits, f"{self.wanted}{list(shape)}", begin)
         content = self.data[begin:end]
         block = content[start:stop] if self.chunks is None else self.chunks.decode(content, begin, start, stop)
         tensor = Tensor(self.dtype, shape, block)

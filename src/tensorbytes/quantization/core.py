@@ -12,7 +12,7 @@ from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import UnsupportedError, UsageError
 from tensorbytes.quantization import affine, casts, passes
-from tensorbytes.quantization.blocks import Section, Tile, scales_of_rows, sections, spread
+from tensorbytes.quantization.blocks import TILE, Section, Tile, scales_of_rows, sections, spread
 from tensorbytes.quantization.parameters import (
     CASTS,
     ORIGINALS,
@@ -195,11 +195,22 @@ def _dequantize(data: Tensor, parameters: Quantization, start: int) -> Tensor:
         raise InvalidValueError(f"values of {data.dtype} with the parameters of {parameters.stored}")
     parts = sections(shape, parameters.axis, parameters.group, start)
     out = np.empty(data.nbytes // dtypes.get(data.dtype).itemsize, dtypes.to_numpy(original))
-    if parts:
+    raw = np.frombuffer(data.data, affine.memory(data.dtype)) if parameters.scales is not None else data.numpy()
+    if parts and out.size <= TILE and parameters.axis is None and parameters.group is None:
+        _small(raw.reshape(-1), parameters, out)
+    elif parts:
         decode = _cast_back(original) if parameters.scales is None else _affine_back(parameters, parts, shape, start)
-        raw = data.numpy() if parameters.scales is None else np.frombuffer(data.data, affine.memory(data.dtype))
         passes.decode(raw.reshape(-1), parts, out, decode)
     return Tensor(original, shape, out.view(np.uint8), data.name, data.meta)
+
+
+def _small(raw: Array, parameters: Quantization, out: Array) -> None:
+    """The same without the preparations that only larger tensors are worth."""
+    if parameters.scales is None:
+        out[...] = casts.widen(raw, parameters.dtype)
+    else:
+        numbers = affine.signed(raw, parameters.stored)
+        affine.to_values(numbers, parameters.scales, parameters.zeros, parameters.dtype, out)
 
 
 def _cast_back(original: str) -> _Back:

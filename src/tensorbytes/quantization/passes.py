@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -48,7 +48,11 @@ def in_threads(work: Callable[[list[Place]], R], found: Iterable[Place]) -> Gene
     """The work on some tiles at a time, in order."""
     rest = iter(found)
     runs = iter(lambda: list(islice(rest, _TILES_AT_ONCE)), [])
-    return threads.in_order(work, runs, threads.available())
+    first = list(islice(runs, 2))
+    if len(first) < 2:  # asking for the number of processors takes longer than a small tensor does
+        yield from map(work, first)
+    else:
+        yield from threads.in_order(work, chain(first, runs), threads.available())
 
 
 def plain(values: Array) -> Array:

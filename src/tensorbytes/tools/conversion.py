@@ -17,7 +17,7 @@ from typing import Any
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, Limits, LossError, UsageError
-from tensorbytes.formats import Format, Options
+from tensorbytes.formats import Format, Options, _storing
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools import rows, verification
@@ -357,8 +357,9 @@ def _unstacked(document: Document, axis: int) -> Iterator[Columns]:
 def _holds_one(chosen: Format, options: Options) -> bool:
     """Whether a format holds a single tensor, without a key."""
     keyed = Leaf(Tensor("float32", (1,), bytes(4)), (("key", "x"),))
+    plain = {key: option for key, option in options.items() if key not in _storing.OPTIONS}  # which go by names
     try:
-        chosen.check(Document([keyed]), frozenset(), options)
+        chosen.check(Document([keyed]), frozenset(), plain)
     except LossError as error:
         return error.feature == "structure"
     return False

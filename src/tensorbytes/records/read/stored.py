@@ -211,17 +211,21 @@ class _Tensors:
         if not size or (np.diff(self.bounds) != size).any():
             return None
         plain = _wire.plain_tensor(self.data, 0, size)
-        if plain is None:
-            return None
-        _, shape, at, nbytes, _ = plain
         rows = self.data.reshape(self.count, size)
+        if plain is None:
+            values = quantized.alike(rows, self.limits, self.feature.dtype)
+            return None if values is None else self._of_one_shape(values, values.shape[1:])
+        _, shape, at, nbytes, _ = plain
         if at + nbytes != size or not (rows[:, :at] == rows[0, :at]).all():
             return None
         content = rows[:, at:].copy().reshape(-1)
         if int(content.max(initial=0)) > _highest(self.feature):
             return None  # which record has it is found one by one
+        return self._of_one_shape(content, shape)
+
+    def _of_one_shape(self, content: Array, shape: tuple[int, ...]) -> Part:
         self._parse(0)  # checks dtype and shape for all of them
-        values = content.view(dtypes.to_numpy(self.feature.dtype))
+        values = content.reshape(-1).view(dtypes.to_numpy(self.feature.dtype))
         if self.feature.size is not None:
             return Part(values.reshape(self.count, *shape))
         shapes = np.tile(np.array(shape, np.int64), (self.count, 1)) if len(shape) > 1 else None

@@ -90,25 +90,23 @@ def restored(values: Array, feature: Feature) -> Array:
 
 def parsed(data: memoryview, limits: Limits, wanted: str) -> Value:
     """A TensorProto; if it is quantized, its values or what is stored of them, whichever has the dtype `wanted`."""
-    if not is_quantized(data):
+    found = both(data, limits)
+    if found is None:
         (document,) = formats.get("tensorproto").decode(data, limits, False, {})
         return document.leaves[0].whole
-    value, parameters = both(data, limits)
+    value, parameters = found
     return value if wanted == value.dtype else quantization.dequantize(value, parameters)
 
 
-def is_quantized(data: memoryview) -> bool:
-    """Whether it may be: a quick look, that may err on the side of yes."""
-    return _TAG in bytes(data[:_HEAD]) and any(
-        item.number == _quantized.FIELD for item in tensorproto.parse(data, 0, len(data)).extra
-    )
-
-
-def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization]:
-    """What is stored, and the parameters of the way back."""
+def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization] | None:
+    """What is stored, and the parameters of the way back; None for a TensorProto that is not quantized."""
+    if _TAG not in bytes(data[:_HEAD]):
+        return None
     message = tensorproto.parse(data, 0, len(data))
     fields = [item for item in message.extra if item.number < _MEANINGFUL and item.number != _PADDING]
-    if len(fields) != 1 or fields[0].number != _quantized.FIELD:
+    if all(item.number != _quantized.FIELD for item in fields):
+        return None
+    if len(fields) != 1:
         numbers = ", ".join(str(item.number) for item in fields)
         raise CorruptError(f"a quantized tensor with the extension fields {numbers}", at=0)
     value = tensorproto.decode(data, message, limits, 0)
@@ -119,14 +117,68 @@ def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization]:
     return value, _quantized.decode(data, fields[0].start, fields[0].end, value.dtype, value.shape)
 
 
+def alike(cells: Array, limits: Limits, wanted: str) -> Array | None:
+    """The values of cells [rows, bytes] that differ in nothing but content and parameters; None if they differ in more.
+
+    Also None for whatever is wrong with one of them, which is found one by one.
+    """
+    first = memoryview(cells[0].tobytes())
+    try:
+        found = both(first, limits)
+        if found is None:
+            return None
+        value, parameters = found
+        if parameters.axis is not None or (parameters.group is not None and not value.shape):
+            return None
+        message, at = tensorproto.parse(first, 0, len(first)), len(first) - value.nbytes
+        if value.nbytes and message.content != (at, len(first)):  # values in another form, or fields after them
+            return None
+        spans = _parameter_spans(first, message)
+        same = cells[:, :at] == cells[0, :at]
+        for start, stop in spans.values():
+            same[:, start:stop] = True
+        together = _together(cells, spans, parameters) if same.all() else None
+        if together is None:
+            return None
+        content = Tensor(value.dtype, (len(cells), *value.shape), cells[:, at:].copy().reshape(-1))
+        tensorproto.check_bits(content, None)
+        return (content if wanted == value.dtype else quantization.dequantize(content, together)).numpy()
+    except TensorbytesError:
+        return None
+
+
+def _parameter_spans(cell: memoryview, message: tensorproto.Message) -> dict[int, tuple[int, int]]:
+    """Where the numbers of the parameters stand: those that differ from record to record."""
+    (whole,) = (item for item in message.extra if item.number == _quantized.FIELD)
+    fields = proto.fields(cell, whole.start, whole.end)
+    return {item.number: (item.start, item.end) for item in fields if item.number in _quantized.NUMBERS}
+
+
+def _together(cells: Array, spans: dict[int, tuple[int, int]], one: Quantization) -> Quantization | None:
+    """The parameters of all cells as those of one tensor, a row for each; None if the errors stated make no sense."""
+
+    def numbers(name: str, dtype: Any) -> Array | None:
+        start, stop = spans.get(_quantized.NUMBER_OF[name], (0, 0))
+        return cells[:, start:stop].copy().reshape(-1).view(dtype) if stop else None
+
+    stated = {name: numbers(name, "<f8") for name in ("max_error", "mean_error", "snr")}
+    most, mean, ratio = (np.zeros(1) if found is None else found for found in stated.values())
+    if not ((mean >= 0) & (mean <= most) & (most < np.inf)).all() or np.isnan(ratio).any():
+        return None
+    scales, zeros = numbers("scales", arithmetic(one.dtype)), numbers("zeros", "<i4")
+    axis = 0 if scales is not None and one.group is None else None
+    return replace(one, axis=axis, scales=scales, zeros=zeros, max_error=0.0, mean_error=0.0)
+
+
 def recognised(data: memoryview, before: Feature | None) -> Feature | None:
     """The feature of a quantized tensor, and of those before it; None if they have none in common, or it is no such."""
     from tensorbytes.records.schema.feature import Feature
 
     try:
-        if not is_quantized(data):
+        found = both(data, LIMITS)
+        if found is None:
             return None
-        value, parameters = both(data, LIMITS)
+        value, parameters = found
         spec = _spec(parameters)
         if before is None:
             return Feature(parameters.dtype, value.shape, "tensorproto", quantize=spec)
