@@ -9,6 +9,7 @@ wrong. The table also holds what our own reader says, which test_corpus.py check
 import struct
 from pathlib import Path
 
+from compressed_bytes import compression, record
 from golden import write
 from wire_bytes import (
     BOOL,
@@ -51,6 +52,21 @@ def checksummed(head):
     return head + tag(1011, FIXED32) + masked_crc(head)
 
 
+def packed(bits, rest=b""):
+    """A chunk of integers in few bits."""
+    return struct.pack("<BQ", bits, 0) + rest
+
+
+def compressed(pipeline, chunk, *pieces, code=INT64, dims=(64,), **lies):
+    return framed(record(code, dims, pipeline, chunk, pieces, **lies))
+
+
+def coded(*lengths):
+    """A Huffman code of 64 bytes: a bit for each, in four streams of two bytes."""
+    table = bytes(a | b << 4 for a, b in zip(lengths[0::2], [*lengths[1::2], 0], strict=False))
+    return struct.pack("<BB3I", 5, 4 + len(lengths), 2, 2, 2) + table + bytes(8)
+
+
 NESTED, STREAM = records(write("nested")), records(write("stream"))
 # format: {file name: (bytes, the error's class, words in its message)}
 REJECT = {
@@ -90,6 +106,40 @@ REJECT = {
         "index-outside-shape": (
             framed(layout("coo", int64s(5, dims=(1, 1)), int64s(1), int64s(5))), "CorruptError", "outside the shape"),
         "layout-unknown": (framed(layout("xyz", int64s(), int64s(), int64s())), "CorruptError", "must be one of"),
+        "compression-unknown": (compressed("brotli", 512, b"a"), "CorruptError", "unknown codec or filter 'brotli'"),
+        "compression-with-a-level": (compressed("zstd:3", 512, b"a"), "CorruptError", "a level in"),
+        "compression-of-a-later-version": (
+            compressed("pack", 512, packed(0), extra=number(6, 1)), "CorruptError", "field 6 of a compression"),
+        "compressed-content-not-shorter": (
+            compressed("pack", 512, bytes(512)), "CorruptError", "512 compressed bytes for"),
+        "chunks-without-a-size": (compressed("pack", 0, packed(0)), "CorruptError", "chunks of 0 bytes"),
+        "chunks-cut-elements": (compressed("pack", 500, packed(0), packed(0)), "CorruptError", "chunks of 500 bytes"),
+        "chunk-missing": (compressed("pack", 256, packed(0)), "CorruptError", "expected 2"),
+        "chunk-sizes-differ": (compressed("pack", 512, packed(0), sizes=[8]), "CorruptError", "chunks of 8 bytes in 9"),
+        "chunk-checksum-differs": (compressed("pack", 512, packed(0), crcs=[7]), "CorruptError", "checksum of chunk 0"),
+        "filter-for-another-dtype": (compressed("split+huffman", 512, b"a"), "CorruptError", "of signed elements"),
+        "packed-in-57-bits": (compressed("pack", 512, packed(57)), "CorruptError", "in 57 bits"),
+        "packed-bits-behind-the-end": (
+            compressed("pack", 24, packed(3, b"\0\2"), dims=(3,)), "CorruptError", "bits behind the last element"),
+        "planes-lie": (
+            compressed("shuffle+huffman", 512, struct.pack("<8I", *[1] * 8) + bytes(7)),
+            "CorruptError", "planes of 8 bytes in 7"),
+        "huffman-code-incomplete": (compressed("huffman", 64, coded(1, 2), code=4), "CorruptError", "not sound"),
+        "huffman-code-over-complete": (compressed("huffman", 64, coded(1, 1, 1), code=4), "CorruptError", "not sound"),
+        "compressed-claims-16-gibibytes": (
+            compressed("pack", 1 << 26, *[packed(0)] * (1 << 8), dims=(1 << 31,)), "LimitError", "over the limit"),
+        "compressed-layout": (
+            framed(layout("ragged", int64s(0, 1), int64s(7), extra=compression("pack", 8, [b"a"]))),
+            "CorruptError", "in its parts, not as a whole"),
+        "compressed-python-value": (
+            framed(record(INT64, (64,), "pack", 512, [packed(0)], field(1006, "list[int]"))),
+            "CorruptError", "that is compressed or quantized"),
+        "compressed-strings-missing": (
+            compressed("huffman", 64, b"\x42", code=STRING, raw=64),
+            "CorruptError", "in the strings that were compressed"),
+        "quantized-strings": (
+            framed(tensor(STRING, (1,), field(1013, field(1, "cast")), field(8, b"a"))),
+            "CorruptError", "quantized strings"),
         "layout-in-layout": (
             framed(layout("ragged", int64s(0), layout("ragged", int64s(0), int64s()))), "CorruptError", "no place"),
     },

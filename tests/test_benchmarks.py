@@ -78,7 +78,8 @@ def lines_of(document, row):
 
 
 WEIGHT_PACKERS = [
-    "tensorbytes", "chunks alone", "zipnn", "blosc2 shuffle+zstd", "blosc2 bitshuffle+lz4", "zstandard 1", "zstandard 3",
+    "tensorbytes", "chunks alone", "zipnn", "blosc2 shuffle+zstd", "blosc2 bitshuffle+lz4", "zstandard 1",
+    "zstandard 3",
 ]  # fmt: skip
 TOKEN_PACKERS = ["tensorbytes", "compression='zstd'", "compression='zstd:1'", "zstandard 1", "zstandard 3"]
 

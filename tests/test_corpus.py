@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from golden import OBJECTS, write
+from golden import OBJECTS, STORED, write
 from make_reject_corpus import FOLDER, REJECT
 from tensorbytes import errors
 
@@ -60,12 +60,33 @@ def test_the_bytes_and_their_meaning_never_change(name):
     same(tb.load(VALID / f"{name}.tb"), objects if stream else objects[0])
 
 
+@pytest.mark.parametrize("name", STORED)
+def test_so_are_those_of_compressed_and_quantized_ones(name):
+    raw = (VALID / f"{name}.tb").read_bytes()
+    obj, options = STORED[name]
+    assert write(name) == raw
+    assert len(raw) < len(tb.dumps(obj))
+    same(tb.load(VALID / f"{name}.tb"), obj)
+    with tb.open(VALID / f"{name}.tb") as file:
+        same(file[0], obj)
+        ways = [entry.stored for entry in file.entries() if entry.stored]
+    if "quantize" in options:
+        assert all(way.quantization for way in ways)
+        assert [way.quantization.max_error for way in ways] == [0.0]
+    elif not name.startswith("ragged"):  # whose parts are compressed
+        assert [way.compression for way in ways] == [options["compression"]] * len(file_names(obj))
+
+
+def file_names(obj):
+    return list(obj) if isinstance(obj, dict) else [None]
+
+
 def test_every_valid_file_is_checked():
-    assert {path.stem for path in VALID.iterdir()} == set(OBJECTS)
+    assert {path.stem for path in VALID.iterdir()} == {*OBJECTS, *STORED}
 
 
 if __name__ == "__main__":
     VALID.mkdir(parents=True, exist_ok=True)
-    for new in OBJECTS:
+    for new in (*OBJECTS, *STORED):
         if not (VALID / f"{new}.tb").exists():
             (VALID / f"{new}.tb").write_bytes(write(new))

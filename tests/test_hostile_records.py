@@ -170,7 +170,7 @@ def extension(draw):
             st.builds(lambda k, v: field(DOCUMENT, entry(k, v)), text, text),
             st.builds(lambda n: field(PADDING, bytes(n)), st.integers(0, 3)),
             st.builds(lambda b: tag(HEADER_CRC, 5) + b, st.binary(min_size=4, max_size=4)),
-            st.builds(lambda n, v: number(n, v), st.sampled_from([1003, 1010, 1011, 1012, 1013, 1014, 1499, 1500, 9999]), NUMBERS),
+            st.builds(number, st.sampled_from([1003, 1010, 1011, 1012, 1013, 1014, 1499, 1500, 9999]), NUMBERS),
         ][which]
     )
 

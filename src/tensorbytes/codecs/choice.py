@@ -1,27 +1,37 @@
 """compression="auto": looks at samples of a tensor, tries what suits its dtype, leaves noise alone.
 
-The smallest result wins; a faster pipeline is preferred while it is no more than a hundredth
-larger. What saves less than a fiftieth is not worth a reader's time: such tensors stay raw.
+A few stretches show which pipelines are worth a try and, where searching for repetitions pays, a whole
+chunk or two which of these is best: what codecs find depends on how much they see. The smallest result
+wins; a faster pipeline is preferred while it is no more than a hundredth larger. What saves
+less than a fiftieth is not worth a reader's time: such tensors stay raw.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from tensorbytes.codecs import chunked
 from tensorbytes.codecs.pipelines import Elements, Pipeline
+from tensorbytes.threads import available, in_order
 
 # Fastest first, by how they measure (spec/decisions/0007-codecs.md); each has its turn.
 _WHOLE_NUMBERS = (
     "pack",
     "shuffle+huffman",
+    "pack+huffman",
     "delta+shuffle+huffman",
     "delta+pack",
-    "pack+zstd",
     "shuffle+zstd:1",
+    "pack+zstd",
     "delta+shuffle+zstd:1",
     "delta+pack+zstd",
     "zstd",
+    "pack+gzip",
 )
 _CANDIDATES = {
-    "float": ("split+huffman", "shuffle+huffman", "shuffle+zstd:1", "zstd"),
+    "float": ("split+huffman", "shuffle+huffman", "shuffle+zstd:1", "split+zstd:1", "zstd"),
     "signed": _WHOLE_NUMBERS,
     "unsigned": _WHOLE_NUMBERS,
     "bytes": ("zstd",),
@@ -34,44 +44,99 @@ _LEAST_SAMPLE, _MOST_SAMPLE = 1 << 15, 1 << 18
 _BLOCKS = 4
 _WORTHWHILE = 0.98
 _NEARLY = 1.01
+# How much larger than the best a stretch may be after the first look, to be looked at again.
+_PROMISING = 1.1
 
 
 def choose(data: memoryview, elements: Elements) -> Pipeline | None:
     """The pipeline for a tensor; None to leave it raw."""
     if len(data) < _LEAST_BYTES:
         return None
-    sample = _sample(data, elements.width)
-    if sample == bytes([sample[0]]) * len(sample):
-        return Pipeline(codec="huffman")  # a byte for each chunk
-    if _hopeless(sample, elements):
+    blocks = _blocks(data, elements.width)
+    if all(map(_constant, blocks)):
+        return _mostly_constant(data, elements)
+    # Two quick looks spare most others: whether bytes are uneven in any plane, and whether any repeat.
+    worthwhile = sum(map(len, blocks)) * _WORTHWHILE
+    planes = Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman")
+    if min(_size(quick, blocks, elements) for quick in (planes, Pipeline(codec="lz4"))) > worthwhile:
         return None
-    best, smallest = None, len(sample) * _WORTHWHILE
-    for text in _CANDIDATES[elements.family]:
-        pipeline = Pipeline.parse(text).fitted(elements)
-        if pipeline is None:
-            continue
-        size = _size(pipeline, sample, elements)
+    sizes = {pipeline: _size(pipeline, blocks, elements) for pipeline in _candidates(elements)}
+    if len(blocks) > 1 and _searching_pays(sizes):
+        hopeful = _hopeful(sizes, sum(map(len, blocks)))
+        blocks = _chunks(data)
+        again = in_order(lambda pipeline: _size(pipeline, blocks, elements), hopeful, available())
+        sizes = dict(zip(hopeful, again, strict=True))
+    return _best(sizes, sum(map(len, blocks)))
+
+
+def _mostly_constant(data: memoryview, elements: Elements) -> Pipeline:
+    """The pipeline where nothing but one byte was seen: by what else there is. Constant chunks take next to nothing."""
+    whole = (data[at : at + chunked.CHUNK_BYTES] for at in range(0, len(data), chunked.CHUNK_BYTES))
+    other = [chunk for chunk in whole if not _constant(chunk)]
+    blocks = other[len(other) // 2 :][:1]
+    sizes = {pipeline: _size(pipeline, blocks, elements) for pipeline in _candidates(elements) if blocks}
+    return _best(sizes, sum(map(len, blocks))) or Pipeline(codec="huffman")
+
+
+def _candidates(elements: Elements) -> list[Pipeline]:
+    """Each once: of several little may be left for a dtype."""
+    fitted = (Pipeline.parse(text).fitted(elements) for text in _CANDIDATES[elements.family])
+    return [pipeline for pipeline in dict.fromkeys(fitted) if pipeline is not None]
+
+
+def _best(sizes: dict[Pipeline, int], total: int) -> Pipeline | None:
+    """The smallest, or a faster one that is nearly as small, if it is worth it."""
+    best, smallest = None, total * _WORTHWHILE
+    for pipeline, size in sizes.items():
         if size * (_NEARLY if best else 1) < smallest:
             best, smallest = pipeline, size
     return best
 
 
-def _size(pipeline: Pipeline, sample: memoryview, elements: Elements) -> int:
-    return memoryview(pipeline.encode(sample, elements)).nbytes
+def _size(pipeline: Pipeline, blocks: list[memoryview], elements: Elements) -> int:
+    return sum(memoryview(pipeline.encode(block, elements)).nbytes for block in blocks)
 
 
-def _sample(data: memoryview, width: int) -> memoryview:
-    """Stretches from the whole of it, joined; all of a small tensor."""
+def _searching_pays(sizes: dict[Pipeline, int]) -> bool:
+    """Whether a codec that looks for repetitions does better than one that only counts, in any order of the bytes."""
+    default = min(sizes.values()) * _PROMISING
+    return any(
+        size < _WORTHWHILE * sizes.get(replace(pipeline, codec="huffman", level=None), default)
+        for pipeline, size in sizes.items()
+        if _searches(pipeline)
+    )
+
+
+def _searches(pipeline: Pipeline) -> bool:
+    return pipeline.codec not in ("", "huffman")
+
+
+def _hopeful(sizes: dict[Pipeline, int], total: int) -> list[Pipeline]:
+    """Those near the smallest, fastest first; but one of those that don't search, which more bytes change little."""
+    limit = min(sizes.values()) * _PROMISING + total / 128  # heads of codecs weigh more in a stretch than in a chunk
+    counting = [pipeline for pipeline in sizes if not _searches(pipeline)]
+    least = min((sizes[pipeline] for pipeline in counting), default=0)
+    first = next((pipeline for pipeline in counting if sizes[pipeline] <= least * _NEARLY), None)
+    near = [pipeline for pipeline, size in sizes.items() if size <= limit]
+    return [pipeline for pipeline in near if _searches(pipeline) or pipeline == first]
+
+
+def _constant(data: memoryview) -> bool:
+    values = np.frombuffer(data, np.uint8)
+    return bool((values == values[0]).all())
+
+
+def _blocks(data: memoryview, width: int) -> list[memoryview]:
+    """Stretches from the whole of it, starting at elements; all of a small tensor."""
     size = min(max(len(data) // _SHARE, _LEAST_SAMPLE), _MOST_SAMPLE) // _BLOCKS // width * width
-    if len(data) <= _BLOCKS * size:
-        return data
+    if len(data) <= max(_BLOCKS * size, chunked.CHUNK_BYTES // 4):
+        return [data]
     step = (len(data) - size) // (_BLOCKS - 1)
-    starts = [step * k // width * width for k in range(_BLOCKS)]
-    return memoryview(b"".join(data[start : start + size] for start in starts))
+    return [data[start : start + size] for start in (step * k // width * width for k in range(_BLOCKS))]
 
 
-def _hopeless(sample: memoryview, elements: Elements) -> bool:
-    """Whether bytes are even in every plane, and nothing repeats: two quick looks spare all the others."""
-    planes = Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman")
-    sizes = _size(planes, sample, elements), _size(Pipeline(codec="lz4"), sample, elements)
-    return min(sizes) > len(sample) * _WORTHWHILE
+def _chunks(data: memoryview) -> list[memoryview]:
+    """Two chunks as they will be stored, a third and two thirds in; one of a small tensor."""
+    count = max(len(data) // chunked.CHUNK_BYTES, 1)  # a last one that is not whole says less
+    numbers = sorted({count // 3, count * 2 // 3}) if count >= 4 else [count // 2]
+    return [data[chunked.CHUNK_BYTES * k : chunked.CHUNK_BYTES * (k + 1)] for k in numbers]
