@@ -14,10 +14,11 @@ SOURCES = (
     "filters",
     "huffman",
     "large",
+    "planes",
     "salvage",
     "wire",
 )
-HEADERS = ("binding", "wire", "large", "example", "filters", "huffman", "instruction", "salvage")
+HEADERS = ("binding", "wire", "large", "example", "filters", "huffman", "instruction", "planes", "salvage")
 
 kernel = Extension(
     "tensorbytes._wire._kernel",

@@ -3,6 +3,8 @@
 peers.py    the libraries, each behind the same four verbs; record_peers.py and
             record_tensorflow.py, those that read and write Examples
 record_data.py  the Examples
+compression_peers.py, compression_data.py  libraries that compress, and what they are given
+codec_libraries.py  by itself: the libraries that our codecs could have been made of
 timing.py   how calls are timed
 *_rows.py   what is timed, and the targets
 report.py   results.json, the tables and the chart

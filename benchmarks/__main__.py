@@ -1,4 +1,4 @@
-"""Run the benchmarks. A full run takes about ten minutes, 4 GB of memory and 4 GB of disk."""
+"""Run the benchmarks. A full run takes about twenty minutes, 4 GB of memory and 4 GB of disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks import (
+    auto_rows,
     checkpoint_rows,
+    compression_rows,
     file_rows,
     lazy_rows,
     memory_rows,
@@ -41,6 +43,11 @@ TENSOR_ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
     "torchfile": torchfile_rows.torchfile,
     "checkpoint": checkpoint_rows.checkpoint,
     "lazy": lazy_rows.lazy,
+    "weights": compression_rows.weights,
+    "tokenids": compression_rows.tokenids,
+    "auto": auto_rows.auto,
+    "chunkslice": compression_rows.chunkslice,
+    "quantize": compression_rows.quantize,
 }
 RECORD_ROWS: dict[str, Callable[[RecordScale, Path], Iterator[Line]]] = {
     "records": record_rows.records,

@@ -52,14 +52,14 @@ def _writers() -> dict[str, tuple[str, Callable[[Any, Path], None]]]:
     return {**ours, "gguf": ("x.gguf", _gguf)}
 
 
-def _wait(_: Any) -> None:
+def wait(seconds: float) -> None:
     """The bound itself, as a contender; a sleep would take longer than it is told."""
-    end = perf_counter() + _BOUND
+    end = perf_counter() + seconds
     while perf_counter() < end:
         pass
 
 
-def _middle(path: str) -> Any:
+def middle(path: str) -> Any:
     with tb.open(path) as file:
         entry = file.entries()[0]
         at = len(entry) // 2
@@ -78,8 +78,8 @@ def lazy(scale: Scale, folder: Path) -> Iterator[Line]:
             f"lazy.{format}",
             f"open and 4 KB out of {size_name(size)}, {format}",
             [
-                Contender("tensorbytes", _middle, str(inner / file), lambda got: same(got, expected), OURS),
-                Contender("5 ms", _wait, None, lambda _: True, FLOOR),
+                Contender("tensorbytes", middle, str(inner / file), lambda got: same(got, expected), OURS),
+                Contender("5 ms", wait, _BOUND, lambda _: True, FLOOR),
             ],
             target=Target(1.0, "under 5 ms", ("5 ms",)),
         )

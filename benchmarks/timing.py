@@ -39,7 +39,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Target:
-    """Our speed shall be at least `at_least` times that of the fastest of `against` (empty: any peer)."""
+    """Our speed shall be at least `at_least` times that of the fastest of `against` (empty: any peer).
+
+    Where sizes are measured, the smallest of them shall be at least that many times ours.
+    """
 
     at_least: float
     text: str
@@ -61,7 +64,8 @@ class Line:
     target: Target | None = None
     keep_results: bool = True
     warm: bool = False
-    reports_seconds: bool = False  # the calls return their own time
+    reports_seconds: bool = False  # the calls return their own time, or what else is measured
+    unit: str = "s"  # of what is measured; "bytes" of memory, or "size": the bytes that are left of `nbytes`
     note: str = ""
 
 

@@ -56,7 +56,7 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
 def at_offset(data: memoryview, start: int, end: int, base: int, limits: Limits) -> Record:
     """The record in data[start:end], where data stands at `base` of a file: errors tell the file's offsets."""
     try:
-        record = frame.read_record(data, start, end, limits, lazy=False)
+        record = frame.read_record(data, start, end, limits, lazy=False, verified=True)
     except CorruptError as error:
         raise error.shifted(base) from None
     except (LimitError, UnsupportedError) as error:

@@ -14,7 +14,9 @@ from tensorbytes._wire.reference import (
     BAD_LENGTH,
     CUT_HEADER,
     CUT_PAYLOAD,
+    LARGE_PAYLOAD,
     OK,
+    SMALL,
     mask,
     varint,
 )
@@ -76,6 +78,8 @@ example_steps = examples.example_steps
 example_write = examples.example_write
 huffman_encode = huffman.huffman_encode
 huffman_decode = huffman.huffman_decode
+planes_encode = huffman.planes_encode
+planes_decode = huffman.planes_decode
 planes_split = filters.planes_split
 planes_join = filters.planes_join
 difference = filters.difference
@@ -89,7 +93,9 @@ __all__ = [
     "BAD_LENGTH",
     "CUT_HEADER",
     "CUT_PAYLOAD",
+    "LARGE_PAYLOAD",
     "OK",
+    "SMALL",
     "accumulate",
     "bits_pack",
     "bits_unpack",
@@ -115,6 +121,8 @@ __all__ = [
     "mask",
     "plain_record",
     "plain_tensor",
+    "planes_decode",
+    "planes_encode",
     "planes_join",
     "planes_split",
     "prefault",

@@ -116,18 +116,18 @@ static PyObject *py_scan(PyObject *module, PyObject *const *args, Py_ssize_t cou
 {
     Py_buffer view, out;
     size_t next = 0, found = 0;
-    int verify, status = 0;
+    size_t verify;
+    int status = 0;
     (void)module;
     if (!binding_arguments("scan", count, 4, 4) || take(args[0], &view) < 0)
         return NULL;
-    verify = PyObject_IsTrue(args[2]);
-    if (verify < 0 || !binding_position(args[1], view.len, &next)
+    if (!binding_position(args[2], WIRE_SMALL, &verify) || !binding_position(args[1], view.len, &next)
         || PyObject_GetBuffer(args[3], &out, PyBUF_WRITABLE) < 0) {
         PyBuffer_Release(&view);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    found = wire_scan(view.buf, (size_t)view.len, &next, verify, out.buf,
+    found = wire_scan(view.buf, (size_t)view.len, &next, (int)verify, out.buf,
                       (size_t)out.len / (2 * sizeof(int64_t)), &status);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&out);
@@ -190,37 +190,86 @@ static Py_ssize_t record_size(PyObject *parts, Py_ssize_t *largest)
     return n < 0 ? -1 : size;
 }
 
+/* Records of more parts than this are rare, and large. */
+#define FEW_PARTS 8
+
+static uint32_t copy_some(uint32_t crc, uint8_t *out, const Py_buffer *views, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; out += views[i++].len)
+        crc = large_copy_crc32c(crc, out, views[i].buf, (size_t)views[i].len);
+    return crc;
+}
+
+struct parts {
+    uint8_t *out;
+    size_t size;
+    const Py_buffer *views;
+    Py_ssize_t n;
+    uint32_t crc;
+};
+
+static void copy_them(void *argument)
+{
+    struct parts *parts = argument;
+    large_fault_in(parts->out, parts->size);
+    parts->crc = copy_some(0, parts->out, parts->views, parts->n);
+}
+
+/* Copies all parts one after another; returns their checksum. Many small ones that are much together are shared
+ * out between two threads. */
+static uint32_t copy_parts(uint8_t *out, const Py_buffer *views, Py_ssize_t n, Py_ssize_t length)
+{
+    uint32_t crc = 0;
+    Py_ssize_t half = 0, middle = 0;
+    if (length < GIL_BYTES) {
+        for (Py_ssize_t i = 0; i < n; out += views[i++].len)
+            crc = wire_copy_crc32c(crc, out, views[i].buf, (size_t)views[i].len);
+        return crc;
+    }
+    while (n > FEW_PARTS && half < n && middle < length / 2)
+        middle += views[half++].len;
+    Py_BEGIN_ALLOW_THREADS
+    if (middle < LARGE_BYTES || length - middle < LARGE_BYTES) {
+        crc = copy_some(0, out, views, n);
+    } else {
+        struct parts both[2] = {{out, (size_t)middle, views, half, 0},
+                                {out + middle, (size_t)(length - middle), views + half, n - half, 0}};
+        large_both(copy_them, &both[0], &both[1]);
+        crc = wire_crc32c_join(both[0].crc, both[1].crc, (uint64_t)(length - middle));
+    }
+    Py_END_ALLOW_THREADS
+    return crc;
+}
+
 /* Writes one framed record at out, which has room for `length` payload bytes. */
 static int write_record(uint8_t *out, PyObject *parts, Py_ssize_t length)
 {
     uint32_t crc = 0;
-    Py_ssize_t done = 0, n = PySequence_Size(parts);
-    wire_frame_header(out, (uint64_t)length);
-    for (Py_ssize_t i = 0; i < n; i++) {
-        Py_buffer view;
-        PyObject *part = PySequence_GetItem(parts, i);
-        if (!part || take(part, &view) < 0) {
-            Py_XDECREF(part);
-            return -1;
-        }
-        Py_ssize_t fits = view.len <= length - done;
-        if (fits) {
-            crc = copy_unlocked(crc, out + 12 + done, view.buf, view.len);
-            done += view.len;
-        }
-        PyBuffer_Release(&view);
-        Py_DECREF(part);
-        if (!fits)
+    Py_ssize_t total = 0, taken = 0, n = PySequence_Size(parts);
+    Py_buffer few[FEW_PARTS], *views = n <= FEW_PARTS ? few : PyMem_Calloc((size_t)n, sizeof *views);
+    if (n < 0 || !views)
+        return n < 0 ? -1 : (PyErr_NoMemory(), -1);
+    for (; taken < n; taken++) {
+        PyObject *part = PySequence_GetItem(parts, taken);
+        int failed = !part || take(part, &views[taken]) < 0;
+        Py_XDECREF(part);
+        if (failed)
             break;
+        total += views[taken].len;
     }
-    if (n < 0)
-        return -1;
-    if (done != length) {
+    if (taken == n && total != length)
         PyErr_SetString(PyExc_BufferError, "a buffer changed its size while it was being written");
-        return -1;
+    int sound = taken == n && total == length;
+    if (sound) {
+        wire_frame_header(out, (uint64_t)length);
+        crc = copy_parts(out + 12, views, n, length);
+        wire_put_u32(out + 12 + length, wire_mask(crc));
     }
-    wire_put_u32(out + 12 + length, wire_mask(crc));
-    return 0;
+    while (taken > 0)
+        PyBuffer_Release(&views[--taken]);
+    if (views != few)
+        PyMem_Free(views);
+    return sound ? 0 : -1;
 }
 
 static PyObject *py_frames(PyObject *module, PyObject *records)
@@ -234,6 +283,8 @@ static PyObject *py_frames(PyObject *module, PyObject *records)
         Py_XDECREF(parts);
         if (size < 0)
             return NULL;
+        if (size >= 2 * LARGE_BYTES)
+            largest = size; /* two threads will copy its parts, and fault their memory in */
         total += 16 + size;
     }
     if (n < 0 || !(result = fresh_bytes(total, largest)))
@@ -309,15 +360,14 @@ static PyObject *py_plain_record(PyObject *module, PyObject *buffer)
     (void)module;
     if (take(buffer, &view) < 0)
         return NULL;
-    if (view.len < GIL_BYTES) {
-        plain = wire_scan(view.buf, (size_t)view.len, &next, 1, record, 1, &status) == 1;
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        plain = wire_scan(view.buf, (size_t)view.len, &next, 1, record, 1, &status) == 1;
-        Py_END_ALLOW_THREADS
-    }
-    plain = plain && next == (size_t)view.len
+    /* The head first: what is not plain is not summed here, since it will be elsewhere. */
+    plain = wire_scan(view.buf, (size_t)view.len, &next, 0, record, 1, &status) == 1 && next == (size_t)view.len
         && wire_plain_tensor(view.buf, (size_t)record[0], (size_t)(record[0] + record[1]), &tensor);
+    if (plain) {
+        size_t end = (size_t)(record[0] + record[1]);
+        uint32_t crc = crc_unlocked(0, (const uint8_t *)view.buf + record[0], record[1]);
+        plain = wire_get_u32((const uint8_t *)view.buf + end) == wire_mask(crc);
+    }
     PyBuffer_Release(&view);
     if (!plain)
         Py_RETURN_NONE;

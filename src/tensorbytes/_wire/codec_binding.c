@@ -7,6 +7,7 @@
 
 #include "filters.h"
 #include "huffman.h"
+#include "planes.h"
 
 /* A buffer to read and one to write. */
 struct pair {
@@ -156,6 +157,49 @@ static PyObject *py_planes_join(PyObject *module, PyObject *const *args, Py_ssiz
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
+/* planes_encode(elements, out, scratch, width, rotate) and back: scratch is as large as the elements */
+static PyObject *apply_coder(PyObject *const *args, Py_ssize_t count, const char *name, int encodes)
+{
+    struct pair pair;
+    Py_buffer scratch;
+    size_t width, size = 0;
+    int rotate;
+    if (!binding_arguments(name, count, 5, 5) || !(width = width_of(args[3], name))
+        || (rotate = PyObject_IsTrue(args[4])) < 0 || !take_pair(args[0], args[1], &pair))
+        return NULL;
+    if (PyObject_GetBuffer(args[2], &scratch, PyBUF_WRITABLE) < 0) {
+        release_pair(&pair);
+        return NULL;
+    }
+    Py_ssize_t plain = encodes ? pair.src.len : pair.dst.len;
+    size_t n = (size_t)plain / width;
+    int fits = check(plain % (Py_ssize_t)width == 0 && scratch.len >= plain
+                         && (!encodes || pair.dst.len - PLANES_SLACK >= plain),
+                     name);
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        size = encodes ? planes_encode(pair.dst.buf, pair.src.buf, n, width, rotate, scratch.buf)
+                       : (size_t)planes_decode(pair.dst.buf, n, width, rotate, pair.src.buf, (size_t)pair.src.len,
+                                               scratch.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&scratch);
+    release_pair(&pair);
+    return fits ? PyLong_FromSize_t(size) : NULL;
+}
+
+static PyObject *py_planes_encode(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return apply_coder(args, count, "planes_encode", 1);
+}
+
+static PyObject *py_planes_decode(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return apply_coder(args, count, "planes_decode", 0);
+}
+
 /* bits_pack(src, dst, width, base, bits) and back: `plain` is the buffer of elements, the other is packed */
 typedef void packer(uint8_t *dst, const uint8_t *src, size_t n, size_t width, uint64_t base, unsigned bits);
 
@@ -198,6 +242,8 @@ static PyObject *py_bits_unpack(PyObject *module, PyObject *const *args, Py_ssiz
 PyMethodDef codec_methods[] = {
     {"huffman_encode", FAST(huffman_encode), "huffman_encode(plane, out) -> size; 1: one value; 0: not worth it"},
     {"huffman_decode", FAST(huffman_decode), "huffman_decode(code, out) -> whether the code was sound"},
+    {"planes_encode", FAST(planes_encode), "planes_encode(elements, out, scratch, width, rotate) -> size"},
+    {"planes_decode", FAST(planes_decode), "planes_decode(code, out, scratch, width, rotate) -> whether it was sound"},
     {"planes_split", FAST(planes_split), "planes_split(elements, out, width, rotate)"},
     {"planes_join", FAST(planes_join), "planes_join([plane, ...], out, rotate)"},
     {"difference", FAST(difference), "difference(elements, out, width, first)"},

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "instruction.h"
+
 /* Little-endian elements at any address. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #define NATIVE(type, value) swapped((value), sizeof(type))
@@ -86,10 +88,10 @@ DEFINE(uint64_t, 64)
 
 /* ---- planes --------------------------------------------------------------- */
 
-/* Written out for each width, since only so does the compiler see which bytes go where. */
-void filters_split(uint8_t *p, const uint8_t *src, size_t n, size_t width, int rotate)
+/* Written out for each width, and compiled for each way to rotate: only so does the compiler see which bytes
+ * go where, and finds vectors for them. */
+static ALWAYS_INLINE void split(uint8_t *p, const uint8_t *src, size_t n, size_t width, const unsigned left)
 {
-    const unsigned left = rotate ? 1 : 0;
     if (width == 2)
         for (size_t i = 0; i < n; i++) {
             uint16_t v = get_uint16_t(src, i);
@@ -117,9 +119,8 @@ void filters_split(uint8_t *p, const uint8_t *src, size_t n, size_t width, int r
             p[i] = (uint8_t)(src[i] << left | (src[i] >> 7 & left));
 }
 
-void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate)
+static ALWAYS_INLINE void join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, const unsigned right)
 {
-    const unsigned right = rotate ? 1 : 0;
     const uint8_t *a = planes[0], *b = planes[width > 1], *c = planes[width > 2 ? 2 : 0], *d = planes[width > 2 ? 3 : 0];
     if (width == 2)
         for (size_t i = 0; i < n; i++) {
@@ -142,6 +143,22 @@ void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t 
     } else
         for (size_t i = 0; i < n; i++)
             dst[i] = (uint8_t)(a[i] >> right | (a[i] & right) << 7);
+}
+
+void filters_split(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate)
+{
+    if (rotate)
+        split(planes, src, n, width, 1);
+    else
+        split(planes, src, n, width, 0);
+}
+
+void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate)
+{
+    if (rotate)
+        join(dst, planes, n, width, 1);
+    else
+        join(dst, planes, n, width, 0);
 }
 
 /* ---- by width ------------------------------------------------------------- */

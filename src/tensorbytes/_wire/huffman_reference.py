@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes._wire.filters_reference import planes_join, planes_split
 from tensorbytes.typing import Buffer, bytes_view
 
 MOST_BITS = 11
 SLACK = 16
+PLANES_SLACK = 48
 _STREAMS = 4
 _FIXED = struct.Struct("<BBIII")
 _GLANCE_FROM, _GLANCE_BYTES = 65536, 256
@@ -73,6 +75,50 @@ def huffman_decode(code: Buffer, out: Buffer) -> bool:
         dst[start:stop] = decoded
         at += length
     return True
+
+
+def planes_encode(elements: Buffer, out: Buffer, scratch: Buffer, width: int, rotate: bool) -> int:
+    """planes.c: the planes of elements, each coded by itself or plain, after the sizes of all."""
+    plain, dst = len(bytes_view(elements)), bytes_view(out)
+    planes = bytes_view(scratch)[:plain]
+    if len(planes) < plain or len(dst) < plain + PLANES_SLACK:
+        raise ValueError("planes_encode: the sizes of the buffers don't fit")
+    planes_split(elements, planes, width, rotate)
+    n, at = plain // width, 4 * width
+    for k in range(width):
+        plane = planes[k * n : (k + 1) * n]
+        size = huffman_encode(plane, dst[at:])
+        if not size:
+            dst[at : at + n] = plane
+            size = n
+        dst[4 * k : 4 * k + 4] = struct.pack("<I", size)
+        at += size
+    return at
+
+
+def planes_decode(code: Buffer, out: Buffer, scratch: Buffer, width: int, rotate: bool) -> int:
+    src, dst = bytes_view(code), bytes_view(out)
+    if width not in (1, 2, 4, 8) or len(dst) % width or len(bytes_view(scratch)) < len(dst):
+        raise ValueError("planes_decode: the sizes of the buffers, or the width, don't fit")
+    n, at, planes = len(dst) // width, 4 * width, []
+    if len(src) < at:
+        return 0
+    for size in struct.unpack_from(f"<{width}I", src):
+        coded, plane = src[at : at + size], bytearray(n)
+        if not 0 < size <= min(n, len(src) - at):
+            return 0
+        if size == n:
+            plane[:] = coded
+        elif size == 1:
+            plane[:] = bytes(coded) * n
+        elif not huffman_decode(coded, plane):
+            return 0
+        planes.append(plane)
+        at += size
+    if at != len(src):
+        return 0
+    planes_join(planes, out, rotate)
+    return 1
 
 
 def _looks_random(src: np.ndarray[Any, Any]) -> bool:

@@ -1,5 +1,7 @@
-/* The CRC-32C instruction, where the compiler can reach it; wire_has_instruction tells
- * whether the machine has it as well. */
+/* Instructions beyond the least that a machine has, where the compiler can reach them.
+ *
+ * CRC-32C: wire_has_instruction tells whether the machine has it as well. BMI2, shifts that wait for nothing:
+ * WITH_BMI2 marks a function, HAS_BMI2() asks the machine. */
 #ifndef TENSORBYTES_INSTRUCTION_H
 #define TENSORBYTES_INSTRUCTION_H
 
@@ -9,12 +11,28 @@
 #define WITH_INSTRUCTION __attribute__((target("sse4.2")))
 #define CRC_U64(crc, value) ((uint32_t)_mm_crc32_u64((crc), (value)))
 #define CRC_U8(crc, value) _mm_crc32_u8((crc), (value))
+#define WITH_BMI2 __attribute__((target("bmi2")))
+#define HAS_BMI2() __builtin_cpu_supports("bmi2")
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 #define WIRE_ARM 1
 #include <arm_acle.h>
 #define WITH_INSTRUCTION
 #define CRC_U64(crc, value) __crc32cd((crc), (value))
 #define CRC_U8(crc, value) __crc32cb((crc), (value))
+#endif
+
+#ifndef WITH_BMI2
+#define WITH_BMI2
+#define HAS_BMI2() 0
+#endif
+
+/* Into callers of several kinds, each compiled for what it knows. */
+#if defined(__GNUC__) || defined(__clang__)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#elif defined(_MSC_VER)
+#define ALWAYS_INLINE __forceinline
+#else
+#define ALWAYS_INLINE inline
 #endif
 
 #endif

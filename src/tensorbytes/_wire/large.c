@@ -35,7 +35,7 @@ static double seconds(void)
  * memory to its host they can cost several times as much. So memory is faulted in just ahead of
  * the copy, in strides: with huge pages while they come quickly, with small ones in bulk once
  * they don't. It is advice only: where the system declines, writing does the faulting. */
-static void *fault_in_and_copy(void *argument)
+static void fault_in_and_copy(void *argument)
 {
     struct half *half = argument;
     const uintptr_t page = 4096;
@@ -64,21 +64,48 @@ static void *fault_in_and_copy(void *argument)
     }
     if (half->from)
         half->crc = wire_copy_crc32c(half->crc, half->to + copied, half->from + copied, half->size - copied);
-    return NULL;
 }
 
-/* Does both halves at once, or one after the other where no thread can be had. */
-static void in_halves(struct half halves[2])
+struct job {
+    void (*work)(void *);
+    void *argument;
+};
+
+static void *run(void *argument)
 {
-    pthread_t thread;
-    int alone = pthread_create(&thread, NULL, fault_in_and_copy, &halves[1]) != 0;
-    fault_in_and_copy(&halves[0]);
-    if (alone)
-        fault_in_and_copy(&halves[1]);
-    else
-        pthread_join(thread, NULL);
+    struct job *job = argument;
+    job->work(job->argument);
+    return NULL;
 }
 #endif
+
+void large_both(void (*work)(void *), void *one, void *two)
+{
+#if WITH_THREADS
+    struct job other = {work, two};
+    pthread_t thread;
+    int together = pthread_create(&thread, NULL, run, &other) == 0;
+    work(one);
+    if (together) {
+        pthread_join(thread, NULL);
+        return;
+    }
+#else
+    work(one);
+#endif
+    work(two);
+}
+
+void large_fault_in(uint8_t *memory, size_t n)
+{
+#if WITH_THREADS
+    struct half whole = {memory, NULL, n, 0};
+    fault_in_and_copy(&whole);
+#else
+    (void)memory;
+    (void)n;
+#endif
+}
 
 void large_prefault(uint8_t *memory, size_t n)
 {
@@ -86,7 +113,7 @@ void large_prefault(uint8_t *memory, size_t n)
     size_t middle = n / 2;
     struct half halves[2] = {{memory, NULL, middle, 0}, {memory + middle, NULL, n - middle, 0}};
     if (n >= LARGE_BYTES)
-        in_halves(halves);
+        large_both(fault_in_and_copy, &halves[0], &halves[1]);
 #else
     (void)memory;
     (void)n;
@@ -99,7 +126,7 @@ uint32_t large_copy_crc32c(uint32_t crc, uint8_t *to, const uint8_t *from, size_
     if (n >= LARGE_BYTES) {
         size_t middle = n / 2;
         struct half halves[2] = {{to, from, middle, 0}, {to + middle, from + middle, n - middle, 0}};
-        in_halves(halves);
+        large_both(fault_in_and_copy, &halves[0], &halves[1]);
         crc = wire_crc32c_join(crc, halves[0].crc, halves[0].size);
         return wire_crc32c_join(crc, halves[1].crc, halves[1].size);
     }

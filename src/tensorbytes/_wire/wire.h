@@ -60,7 +60,13 @@ uint32_t wire_mask(uint32_t crc);
 /* Writes the 12 bytes that stand before a payload of the given length. */
 void wire_frame_header(uint8_t *out, uint64_t length);
 
+/* Little-endian, at any address. */
 void wire_put_u32(uint8_t *out, uint32_t value);
+uint32_t wire_get_u32(const uint8_t *p);
+
+/* What a scan verifies beyond lengths. Large payloads may have checksums of their own inside. */
+enum wire_verify { WIRE_LENGTHS = 0, WIRE_ALL = 1, WIRE_SMALL = 2 };
+#define WIRE_LARGE_PAYLOAD (1u << 20)
 
 /* Walks records from *next on. For record i, out[2*i] is the payload's offset and
  * out[2*i+1] its length. Returns how many were found; *next is where the scan

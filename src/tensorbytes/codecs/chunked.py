@@ -20,11 +20,11 @@ from tensorbytes.threads import available, in_order
 from tensorbytes.typing import Buffer
 
 # Small enough for a core's own cache, and for slices; large enough that tables and calls don't count.
-CHUNK_BYTES = 1 << 19
+CHUNK_BYTES = 1 << 18
 # What a reader takes, so that a slice can't ask for much.
 _MOST_BYTES = 1 << 26
 _TABLE_BYTES = 8  # for each chunk
-_RUN = 8  # chunks that a thread takes at once
+_RUN = 16  # chunks that a thread takes at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,17 +88,21 @@ def compress(data: memoryview, pipeline: Pipeline, elements: Elements) -> tuple[
     fitting = pipeline.fitted(elements)
     if fitting is None:
         return None
-    pieces = list(_encoded(data, fitting, elements))
+    found = list(_encoded(data, fitting, elements))
+    pieces = [piece for piece, _ in found]
     sizes = np.array([memoryview(piece).nbytes for piece in pieces], "<u4")
     if int(sizes.sum()) + _TABLE_BYTES * len(sizes) >= len(data):
         return None
-    checksums = np.array([mask(crc32c(piece)) for piece in pieces], "<u4")
+    checksums = np.array([checksum for _, checksum in found], "<u4")
     return Chunks(fitting, elements, len(data), CHUNK_BYTES, sizes, checksums), pieces
 
 
-def _encoded(data: memoryview, pipeline: Pipeline, elements: Elements) -> Iterator[Buffer]:
-    def work(numbers: range) -> list[Buffer]:
-        return [pipeline.encode(data[CHUNK_BYTES * k : CHUNK_BYTES * (k + 1)], elements) for k in numbers]
+def _encoded(data: memoryview, pipeline: Pipeline, elements: Elements) -> Iterator[tuple[Buffer, int]]:
+    """Each chunk, with its checksum."""
+
+    def work(numbers: range) -> list[tuple[Buffer, int]]:
+        found = [pipeline.encode(data[CHUNK_BYTES * k : CHUNK_BYTES * (k + 1)], elements) for k in numbers]
+        return [(piece, mask(crc32c(piece))) for piece in found]
 
     count = -(-len(data) // CHUNK_BYTES)
     return chain.from_iterable(in_order(work, _runs(0, count), available()))

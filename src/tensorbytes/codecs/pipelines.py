@@ -16,6 +16,7 @@ pipeline can be asked for all tensors of a structure. spec/frame.md gives the by
 from __future__ import annotations
 
 import struct
+import threading
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,6 +33,9 @@ _LAYOUTS = ("shuffle", "split", "pack")
 _PACK_HEAD = struct.Struct("<BQ")  # bits for each element, what to add to each
 # Wider elements are not packed; the kernel's limit.
 _MOST_BITS = 56
+# The room that the kernel asks for beyond the size of its input.
+_PLANES_SLACK = 48
+_OWN = threading.local()
 _MOST_DIGITS = 3  # of a level
 
 
@@ -121,6 +125,10 @@ class Pipeline:
         return coded if memoryview(coded).nbytes < len(data) else data
 
     def _planes(self, data: memoryview, width: int) -> list[Buffer]:
+        if self.codec == "huffman":  # all at once in the kernel
+            out = np.empty(len(data) + _PLANES_SLACK, np.uint8)
+            made = _wire.planes_encode(data, out, _scratch(len(data)), width, self.layout == "split")
+            return [out[:made].data]
         planes = np.empty(len(data), np.uint8)
         _wire.planes_split(data, planes, width, self.layout == "split")
         size = len(data) // width
@@ -169,6 +177,10 @@ class Pipeline:
             raise Damaged(f"{len(data)} bytes where {len(out)} or fewer were due")
 
     def _join(self, data: memoryview, out: memoryview, width: int) -> None:
+        if self.codec == "huffman":
+            if not _wire.planes_decode(data, out, _scratch(len(out)), width, self.layout == "split"):
+                raise Damaged("planes whose sizes or Huffman codes are not sound")
+            return
         if len(data) < 4 * width:
             raise Damaged("it ends inside the sizes of its planes")
         sizes = struct.unpack_from(f"<{width}I", data)
@@ -200,6 +212,14 @@ class Pipeline:
         if count * bits % 8 and packed[-1] >> count * bits % 8:
             raise Damaged("bits behind the last element")
         _wire.bits_unpack(packed, out, width, low, bits)
+
+
+def _scratch(size: int) -> np.ndarray[Any, Any]:
+    """Memory of this thread's own for intermediate bytes: fresh pages cost more than most of the work."""
+    kept: np.ndarray[Any, Any] | None = getattr(_OWN, "memory", None)
+    if kept is None or len(kept) < size:
+        kept = _OWN.memory = np.empty(size, np.uint8)
+    return kept
 
 
 def _codec_and_level(text: str) -> tuple[str, int | None]:

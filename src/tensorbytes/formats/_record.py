@@ -133,15 +133,16 @@ def decode(
     *,
     check_values: bool = True,
     nested: bool = False,
+    lazy: bool = False,
     verify: Callable[[], None] | None = None,
     dequantize: bool = True,
 ) -> Record:
     """The record whose payload is data[start:end].
 
-    `check_values=False` leaves the content untouched, for lazy reading: a ragged or sparse
-    value is deferred. `verify` does so for dense ones, if the record's header vouches for
-    itself; if not, it is called to check all bytes. `dequantize=False` gives quantized values
-    as they are stored.
+    `check_values=False` leaves the content untouched: a ragged or sparse value is deferred.
+    `lazy` does so if the record's header vouches for itself. `verify` is called to check all
+    bytes, unless there are checksums enough inside: of the header, and of chunks or, if `lazy`, of
+    nothing. `dequantize=False` gives quantized values as they are stored.
     """
     message = tensorproto.parse(data, start, end, quick=verify is None and not nested)
     if not message.extra and verify is None:
@@ -155,8 +156,8 @@ def decode(
         ext.take(data, item, start)
     if ext.header_checked:
         _check_alone(message, ext, end)
-        check_values = check_values and verify is None
-    elif verify is not None:
+        check_values = check_values and not lazy
+    if verify is not None and not (ext.header_checked and (lazy or COMPRESSION in ext.stored)):
         verify()
     try:
         return _decode_value(data, message, ext, start, limits, check_values, nested, dequantize)

@@ -18,7 +18,9 @@ from tensorbytes._wire import (
     BAD_LENGTH,
     CUT_HEADER,
     CUT_PAYLOAD,
+    LARGE_PAYLOAD,
     OK,
+    SMALL,
     crc32c,
     frame_header,
     frames,
@@ -136,7 +138,7 @@ def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
         pool.shutdown(cancel_futures=True)
 
 
-def spans(data: memoryview, verify: bool, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
+def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
     """(payload start, payload end) of every record; raises at the first that is not sound."""
     room = np.empty((1024, 2), np.int64)
     total = 0
@@ -155,28 +157,34 @@ def read_records(
     data: memoryview, limits: Limits, lazy: bool = False, dequantize: bool = True
 ) -> Iterator[tuple[Record, int]]:
     """Each record, with its offset."""
-    for start, end in spans(data, not lazy, limits):
-        record = read_record(data, start, end, limits, lazy, dequantize)
+    # Large records are verified when they are read: those that are compressed have checksums of their own.
+    for start, end in spans(data, 0 if lazy else SMALL, limits):
+        record = read_record(data, start, end, limits, lazy, end - start < LARGE_PAYLOAD, dequantize)
         limits = after(limits, record.grown)
         yield record, start
 
 
-def read_record(data: memoryview, start: int, end: int, limits: Limits, lazy: bool, dequantize: bool = True) -> Record:
-    """The record in [start, end). A lazy one must vouch for its own header, or is read whole."""
-    if not lazy:
-        return _record.decode(data, start, end, limits, dequantize=dequantize)
-    if end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
+def read_record(
+    data: memoryview, start: int, end: int, limits: Limits, lazy: bool, verified: bool = False, dequantize: bool = True
+) -> Record:
+    """The record in [start, end). `verified` says that its checksum was looked at; a lazy one must vouch for its
+    own header, or is read whole."""
+
+    def check() -> None:
         check_payload(data, start, end)
+
+    if lazy and end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
+        check()
+        lazy, verified = False, True
+    if verified and not lazy:
         return _record.decode(data, start, end, limits, dequantize=dequantize)
     try:
-        record = _record.decode(
-            data, start, end, limits, verify=lambda: check_payload(data, start, end), dequantize=dequantize
-        )
+        record = _record.decode(data, start, end, limits, lazy=lazy, verify=check, dequantize=dequantize)
     except (LimitError, UnsupportedError):
-        check_payload(data, start, end)  # damage may explain what was found
+        check()  # damage may explain what was found
         raise
     compressed = record.leaf.stored is not None and record.leaf.stored.compression
-    if record.header_checked and not compressed:  # chunks have checksums of their own
+    if lazy and record.header_checked and not compressed:  # chunks have checksums of their own
         leaf = record.leaf._replace(check=lambda: check_record(data, start, end, limits))
         return record._replace(leaf=leaf)
     return record
