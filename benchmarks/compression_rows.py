@@ -46,6 +46,9 @@ def _both_ways(name: str, what: str, x: Any, packers: list[Packer], speed: Targe
     yield Line(f"{name}.compress", f"compress {what}", [compressing(p, x) for p in packers], x.nbytes, speed)
     reading = [decompressing(p, x, kept) for p, kept in zip(packers, stored, strict=True)]
     yield Line(f"{name}.decompress", f"decompress {what}", reading, x.nbytes, speed)
+    # Fresh memory costs as much as decoding here, and not always the same: what is left without it.
+    title = f"decompress {what}, memory just used"
+    yield Line(f"{name}.decompress.warm", title, reading, x.nbytes, speed, warm=True)
 
 
 # ---- weights ----------------------------------------------------------------

@@ -56,9 +56,9 @@ def choose(data: memoryview, elements: Elements) -> Pipeline | None:
     if all(map(_constant, blocks)):
         return _mostly_constant(data, elements)
     # Two quick looks spare most others: whether bytes are uneven in any plane, and whether any repeat.
-    worthwhile = sum(map(len, blocks)) * _WORTHWHILE
     planes = Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman")
-    if min(_size(quick, blocks, elements) for quick in (planes, Pipeline(codec="lz4"))) > worthwhile:
+    quick = (planes, blocks), (Pipeline(codec="lz4"), blocks[::2])
+    if all(_size(pipeline, seen, elements) > sum(map(len, seen)) * _WORTHWHILE for pipeline, seen in quick):
         return None
     sizes = {pipeline: _size(pipeline, blocks, elements) for pipeline in _candidates(elements)}
     if len(blocks) > 1 and _searching_pays(sizes):

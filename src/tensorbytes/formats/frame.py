@@ -70,7 +70,8 @@ class Frame(Format):
         if storing.changes:  # made one by one: all of them may not fit into memory
             storing.check_names(document)
             for payload in records(document, 0, storing):
-                yield from framed(payload, checksum(payload))
+                ahead = _size(payload) >= _THREAD_BYTES
+                yield from _framed_ahead([payload]) if ahead else framed(payload, checksum(payload))
             return
         payloads = list(records(document))
         if sum(map(_size, payloads)) < _THREAD_BYTES:
