@@ -97,7 +97,7 @@ def test_compression_rows_compare_sizes_and_speeds(tmp_path):
             assert [c["name"] for c in weights[f"weights.{kind}.{what}"]["contenders"]] == WEIGHT_PACKERS
     for line in tokens.values():
         assert [c["name"] for c in line["contenders"]] == TOKEN_PACKERS
-    assert len(tokens) == 12
+    assert len(tokens) == 16
     size = weights["weights.bfloat16.size"]
     assert size["unit"] == "size"
     ours = next(c["median"] for c in size["contenders"] if c["role"] == "ours")

@@ -375,3 +375,60 @@ def test_both_kernels_write_the_same_bytes():
         found.append([line.split() for line in run.stdout.splitlines()])
     assert [line[0] for line in found[0] + found[1]] == ["True"] * 6 + ["False"] * 6
     assert [line[1:] for line in found[0]] == [line[1:] for line in found[1]]
+
+
+# ---- small content, quantities beyond packing, reports ------------------------
+
+
+def test_what_compresses_to_next_to_nothing_is_deferred_too(tmp_path):
+    tb.save({"a": np.zeros(50_000_000, np.uint8), "b": np.arange(3)}, tmp_path / "x.tb", compression="auto")
+    few = tb.Limits(max_bytes=1 << 20)
+    assert [t.nbytes for t in tb.inspect(tmp_path / "x.tb", limits=few).tensors] == [50_000_000, 24]
+    with tb.open(tmp_path / "x.tb", limits=few) as file:
+        assert file["a"][5:10].tolist() == [0] * 5
+        with pytest.raises(tb.LimitError):
+            file["a"].load()
+    assert tb.load(tmp_path / "x.tb")["a"].nbytes == 50_000_000
+
+
+@pytest.mark.parametrize("pipeline", ["pack+zstd", "pack+huffman", "delta+pack+zstd", "pack", "delta+pack"])
+def test_integers_too_wide_to_pack_still_get_their_codec(pipeline):
+    times = np.arange(100_000).astype("M8[ns]")
+    times[::20_000] = np.datetime64("NaT")
+    raw = tb.dumps(times, compression=pipeline)
+    assert tb.loads(raw).tobytes() == times.tobytes()
+    assert len(raw) < (0.8 if "+zstd" in pipeline else 1.001) * times.nbytes
+
+
+def test_converting_with_quantization_says_what_it_costs(tmp_path):
+    w = np.random.default_rng(0).normal(size=(100, 30)).astype(np.float32)
+    tb.save({"w": w, "i": np.arange(3)}, tmp_path / "x.tb")
+    report = tb.convert(tmp_path / "x.tb", tmp_path / "q.tb", quantize="int8", compression="auto", verify=True)
+    assert report.verified
+    assert not report.lossless
+    assert [(loss.name, loss.feature) for loss in report.losses] == [("w", "quantize")]
+    assert "float32 stored as int8, max error" in str(report)
+    raw = bytearray((tmp_path / "q.tb").read_bytes())
+    back = tb.loads(raw)["w"]
+    assert 0 < np.abs(back - w).max() < 0.02
+
+
+@pytest.mark.parametrize("value", [np.float32(3.5), 3.5, "text", np.arange(3), np.array(["a"])])
+def test_a_tensor_called_by_its_name_must_be_one_that_can_be_quantized(value):
+    with pytest.raises(tb.UsageError, match="quantize: 'z' holds"):
+        tb.dumps({"z": value, "w": np.ones(3)}, quantize={"z": "int8"})
+    tb.dumps({"z": value, "w": np.ones(3)}, quantize={"*": "int8"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("shuffle+split+zstd", "'split' is out of place"),
+        ("", "a step without a name"),
+        ("split+", "a step without a name"),
+        ({"w": "zstd"}, "the tensor has no name"),
+    ],
+)
+def test_mistakes_in_pipelines_are_named(wrong, words):
+    with pytest.raises(tb.UsageError, match=words):
+        tb.dumps(np.ones(3), compression=wrong)

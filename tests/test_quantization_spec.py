@@ -159,3 +159,8 @@ def test_parameters_of_another_tensor_are_refused():
             dequantize(data, done.parameters)
     with pytest.raises(InvalidValueError):
         dequantize_rows(Tensor("int8", (2, 6), bytes(12)), done.parameters, 3)
+
+
+@pytest.mark.parametrize("spec", [np.int8, np.dtype("int8")])
+def test_numpy_dtypes_are_taken(spec):
+    assert Quantize.of(spec) == Quantize("int8")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         verify,
     )
     from tensorbytes.savedmodel import load_model, save_model
-    from tensorbytes.tools import bench, convert, diff, inspect, quantize
+    from tensorbytes.tools import bench, convert, diff, inspect, quantize, stats
 
 __version__ = "0.1.0"
 
@@ -100,6 +100,7 @@ __all__ = [
     "repair",
     "save",
     "save_model",
+    "stats",
     "verify",
 ]
 
@@ -114,6 +115,7 @@ _LATER = {
     "load_model": "savedmodel",
     "quantize": "tools",
     "save_model": "savedmodel",
+    "stats": "tools",
 }
 
 

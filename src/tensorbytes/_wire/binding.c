@@ -283,7 +283,7 @@ static PyObject *py_frames(PyObject *module, PyObject *records)
         Py_XDECREF(parts);
         if (size < 0)
             return NULL;
-        if (size >= 2 * LARGE_BYTES)
+        if (size >= 2 * LARGE_BYTES && size > largest)
             largest = size; /* two threads will copy its parts, and fault their memory in */
         total += 16 + size;
     }

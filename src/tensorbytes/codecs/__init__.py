@@ -1,8 +1,8 @@
 """The codecs: each module turns bytes into fewer bytes and back.
 
 A codec is one file here and one row in BUILTIN. Its module has an object CODEC that fills
-in the class `Codec` below. Filters, which rearrange numbers so that codecs find more to
-save, are in filters.py; pipelines.py joins the two, chunked.py cuts tensors into pieces.
+in the class `Codec` below. pipelines.py puts filters before them, which rearrange numbers so
+that codecs find more to save; chunked.py cuts tensors into pieces; choice.py is "auto".
 """
 
 from __future__ import annotations

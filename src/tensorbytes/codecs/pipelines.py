@@ -36,6 +36,7 @@ _MOST_BITS = 56
 # The room that the kernel asks for beyond the size of its input.
 _PLANES_SLACK = 48
 _OWN = threading.local()
+_MOST_KEPT = 1 << 20
 _MOST_DIGITS = 3  # of a level
 
 
@@ -140,8 +141,9 @@ class Pipeline:
         bits = (high - low).bit_length()
         if self.codec:  # codecs see bytes: what repeats must repeat in whole ones, or in even parts of one
             bits = -(-bits // 8) * 8 if bits > 4 else (0, 1, 2, 4, 4)[bits]
-        if bits > _MOST_BITS:
-            return [values.data.cast("B")]
+        if bits > _MOST_BITS:  # as they are; a codec may still find something
+            head = _PACK_HEAD.pack(8 * values.itemsize, 0) if self.codec else b""
+            return [head, self._coded(values.data.cast("B"))]
         packed = np.empty(-(-len(values) * bits // 8), np.uint8)
         _wire.bits_pack(values, packed, values.itemsize, low % (1 << 64), bits)
         head = _PACK_HEAD.pack(bits, low % (1 << 64))
@@ -201,6 +203,9 @@ class Pipeline:
             raise Damaged("it ends inside the head of its packed bits")
         bits, low = _PACK_HEAD.unpack_from(data)
         count = len(out) // width
+        if bits == 64 == 8 * width and not low:
+            self._decoded(data[_PACK_HEAD.size :], out)
+            return
         if bits > min(_MOST_BITS, 8 * width):
             raise Damaged(f"elements of {width} bytes in {bits} bits")
         packed = np.empty(-(-count * bits // 8), np.uint8)
@@ -218,14 +223,18 @@ def _scratch(size: int) -> np.ndarray[Any, Any]:
     """Memory of this thread's own for intermediate bytes: fresh pages cost more than most of the work."""
     kept: np.ndarray[Any, Any] | None = getattr(_OWN, "memory", None)
     if kept is None or len(kept) < size:
-        kept = _OWN.memory = np.empty(size, np.uint8)
+        kept = np.empty(size, np.uint8)
+        if size <= _MOST_KEPT:
+            _OWN.memory = kept
     return kept
 
 
 def _codec_and_level(text: str) -> tuple[str, int | None]:
     name, colon, number = text.partition(":")
     if name in FILTERS:
-        raise UsageError(f"the filter {name!r} must stand before the codec, delta first")
+        raise UsageError(f"the filter {name!r} is out of place: delta comes first, then one of {', '.join(_LAYOUTS)}")
+    if not name:
+        raise UsageError("compression: a step without a name; None leaves tensors raw")
     if name not in codecs.BUILTIN:
         raise unknown("codec or filter", name, [*codecs.BUILTIN, *FILTERS, "auto"])
     if not colon:

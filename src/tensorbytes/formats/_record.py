@@ -140,9 +140,10 @@ def decode(
     """The record whose payload is data[start:end].
 
     `check_values=False` leaves the content untouched: a ragged or sparse value is deferred.
-    `lazy` does so if the record's header vouches for itself. `verify` is called to check all
-    bytes, unless there are checksums enough inside: of the header, and of chunks or, if `lazy`, of
-    nothing. `dequantize=False` gives quantized values as they are stored.
+    `lazy` does so if the record's header vouches for itself, and defers what is compressed or
+    quantized in any case. `verify` is called to check all bytes, unless there are checksums
+    enough inside: of the header, and of chunks or, if `lazy`, of nothing.
+    `dequantize=False` gives quantized values as they are stored.
     """
     message = tensorproto.parse(data, start, end, quick=verify is None and not nested)
     if not message.extra and verify is None:
@@ -160,7 +161,7 @@ def decode(
     if verify is not None and not (ext.header_checked and (lazy or COMPRESSION in ext.stored)):
         verify()
     try:
-        return _decode_value(data, message, ext, start, limits, check_values, nested, dequantize)
+        return _decode_value(data, message, ext, start, limits, check_values, nested, lazy, dequantize)
     except InvalidValueError as error:
         raise CorruptError(str(error), at=start) from None
 
@@ -181,6 +182,7 @@ def _decode_value(
     limits: Limits,
     check_values: bool,
     nested: bool,
+    lazy: bool,
     dequantize: bool,
 ) -> Record:
     stored: Stored | None = None
@@ -198,7 +200,7 @@ def _decode_value(
             raise CorruptError(f"a Python {ext.kind!r} that is compressed or quantized", at=start)
         from tensorbytes.formats._stored import Content  # most tensors are stored as they are
 
-        content = Content(data, message, ext.stored, start, limits, not check_values, dequantize)
+        content = Content(data, message, ext.stored, start, limits, lazy or not check_values, dequantize)
         value, stored = content.read()
     else:
         value = _decode_plain(data, message, ext, start, limits)

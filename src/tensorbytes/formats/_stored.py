@@ -57,8 +57,8 @@ def _decode(data: memoryview, field: proto.Field, elements: Elements, raw: int |
             chunk = proto.number(item)
         elif item.number in numbers:
             packed = proto.delimited(data, item)
-            if len(packed) % 4:
-                raise CorruptError(f"{len(packed)} bytes of 4-byte numbers", at=item.at)
+            if len(packed) % 4 or len(numbers[item.number]):
+                raise CorruptError(f"{len(packed)} bytes of 4-byte numbers, or a second list of them", at=item.at)
             numbers[item.number] = np.frombuffer(packed, "<u4")
         elif item.number == _RAW and raw is None:
             told = proto.number(item)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import UsageError
 from tensorbytes.formats import Options
-from tensorbytes.tensor import Strings, Tensor
+from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ class Storing:
         # A Quantize may be written as a dict.
         one = isinstance(quantize, Mapping) and ("dtype" in quantize or "max_error" in quantize)
         self._quantize = _rules({"*": quantize} if one else quantize, _spec)
-        self.quantizes = bool(self._quantize)
         self.changes = bool(self._compression or self._quantize)
 
     @classmethod
@@ -41,12 +41,17 @@ class Storing:
         return cls(options.get("compression"), options.get("quantize"))
 
     def check_names(self, document: Document) -> None:
-        """Refuse a pattern that fits no tensor of the document: a mistake that would go unnoticed."""
+        """Refuse what would go unnoticed: a pattern that fits no tensor, a tensor's own name for what it can't be."""
         names = [leaf.name or "" for leaf in document.leaves] if self.changes else []
+        for leaf in document.leaves if self._quantize else ():
+            spec = self._quantize.get(leaf.name or "*")
+            if leaf.name and spec is not None:
+                self._quantization(leaf.name, leaf.value, plain=not leaf.kind)
         for pattern in [*self._compression, *self._quantize]:
             if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
                 some = ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
-                raise UsageError(f"no tensor has a name like {pattern!r}; there are {some}")
+                there = f"there are {some}" if any(names) else "the tensor has no name"
+                raise UsageError(f"no tensor has a name like {pattern!r}; {there}")
 
     def form(self, name: str | None, value: Tensor | Strings) -> Form:
         """The form of a tensor of this name."""
@@ -61,15 +66,18 @@ class Storing:
 
         return _forms.of(value, _match(self._compression, name)[1], None, name)
 
-    def _quantization(self, name: str | None, value: Tensor | Strings) -> Quantize | None:
-        """What was asked for this tensor, if it can be had; a tensor that is called by its own name must have it."""
+    def _quantization(self, name: str | None, value: Value | Deferred, plain: bool = True) -> Quantize | None:
+        """What was asked for this tensor, if it can be had; a tensor that is called by its own name must have it.
+
+        `plain=False`: it is no tensor at all, but a Python or NumPy value.
+        """
         from tensorbytes.quantization import applies
 
         pattern, spec = _match(self._quantize, name)
-        if spec is None or applies(value, spec):
+        if spec is None or (plain and applies(value, spec)):
             return spec if value.nbytes else None
         if pattern == name:
-            what = value.dtype if isinstance(value, Tensor) else "strings"
+            what = value.dtype if isinstance(value, Tensor) else f"a {type(value).__name__.lower()} value"
             raise UsageError(f"quantize: {name!r} holds {what}, which {spec.dtype or 'a bound'} is not for")
         return None
 

@@ -81,12 +81,8 @@ class Frame(Format):
             yield from _framed_ahead(payloads)
 
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
-        """There is nothing that can't be held; options are checked, and quantization by doing it."""
-        storing = Storing.of(options)
-        storing.check_names(document)
-        if storing.quantizes:
-            for _ in records(document, 0, storing):
-                pass
+        """There is nothing that can't be held; options are checked."""
+        Storing.of(options).check_names(document)
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         storing = Storing.of(options)
@@ -176,7 +172,7 @@ def read_record(
 
     if lazy and end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
         check()
-        lazy, verified = False, True
+        return _record.decode(data, start, end, limits, lazy=True, dequantize=dequantize)
     if verified and not lazy:
         return _record.decode(data, start, end, limits, dequantize=dequantize)
     try:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
+from tensorbytes import dtypes
 from tensorbytes.errors import UsageError, unknown
 from tensorbytes.quantization.parameters import CASTS, INTEGERS, MOST_ZERO
 
@@ -82,6 +85,8 @@ class Quantize:
             return spec
         if isinstance(spec, str):
             return cls(spec)
+        if isinstance(spec, np.dtype) or (isinstance(spec, type) and issubclass(spec, np.generic)):
+            return cls(dtypes.from_numpy(np.dtype(spec)).name)
         if isinstance(spec, Mapping):
             known = [field.name for field in fields(cls)]
             for key in spec:

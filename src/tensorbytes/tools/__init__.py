@@ -1,4 +1,4 @@
-"""Tools over files of any format: convert, inspect, diff; bench and quantize for the tensors themselves."""
+"""Tools over files of any format: convert, inspect, diff, stats; bench and quantize for the tensors themselves."""
 
 from tensorbytes.tools.benching import bench
 from tensorbytes.tools.conversion import convert
@@ -6,12 +6,14 @@ from tensorbytes.tools.difference import Difference, TensorDiff, diff
 from tensorbytes.tools.inspection import Inspection, TensorInfo, inspect
 from tensorbytes.tools.quantizing import quantize
 from tensorbytes.tools.report import Loss, Report
+from tensorbytes.tools.statistics import Statistics, stats
 
 __all__ = [
     "Difference",
     "Inspection",
     "Loss",
     "Report",
+    "Statistics",
     "TensorDiff",
     "TensorInfo",
     "bench",
@@ -19,4 +21,5 @@ __all__ = [
     "diff",
     "inspect",
     "quantize",
+    "stats",
 ]

@@ -94,11 +94,28 @@ def convert(
     if verify and (wanted == "raw" or not storage.is_path(dst)):
         raise UsageError("verify=True reads the target again: that takes a path, and a format other than 'raw'")
     report = job.run(stack, unstack, shards, progress)
+    if options.get("quantize") is not None and storage.is_path(dst):
+        report.losses += _quantized(report.files, wanted, limits)
     if job.selection.flattens:
         report.changes.append("nested values that were renamed stand under their new names alone")
     if verify:
         verification.check(job.written or job.rows(), dst, wanted, report, limits)
     return report
+
+
+def _quantized(files: list[str], format: str, limits: Limits) -> list[Loss]:
+    """What was asked to be stored in fewer bits, and what that cost: the worst of each name."""
+    worst: dict[str | None, Any] = {}
+    for file in files if format != TFRECORD else ():
+        source = open_source(file, format, limits=limits)
+        assert isinstance(source, Documents)
+        for document in source.documents():
+            for leaf in document.leaves:
+                kind = leaf.stored.quantization if leaf.stored else None
+                before = worst.get(leaf.name)
+                if kind is not None and (before is None or kind.max_error > before.max_error):
+                    worst[leaf.name] = kind
+    return [Loss(name, "quantize", f"{kind.dtype} stored as {kind.describe()}") for name, kind in worst.items()]
 
 
 def _allowed(allow: Iterable[str] | str) -> frozenset[str]:

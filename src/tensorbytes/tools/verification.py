@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import numpy as np
+
 from tensorbytes.errors import CorruptError, Limits
 from tensorbytes.formats import ADVISORY
-from tensorbytes.tensor import Sparse, Strings, Value, amended, identical
+from tensorbytes.tensor import Sparse, Strings, Tensor, Value, amended, identical
 from tensorbytes.tools.report import Report
 from tensorbytes.tools.sources import BATCH_ROWS, Columns, Documents, Table, as_table, open_source, row_documents
 from tensorbytes.tools.targets import column_name
@@ -102,7 +104,11 @@ def _compare_documents(expected: Document, got: Document, lost: _Lost, path: str
             raise CorruptError(f"verify: {place!r} is {what}", at=0, path=path)
         one, two = wanted[place], found[place]
         features = lost.of(one.name)
-        same = "missing" in features or same_value(one.whole, two.whole, features)
+        kind = two.stored.quantization if two.stored else None
+        if "quantize" in features and kind is not None:
+            same = _within(one.whole, two.whole, kind.max_error)
+        else:
+            same = "missing" in features or same_value(one.whole, two.whole, features)
         if not same or (whole and not _same_description(one, two, features)):
             raise CorruptError(f"verify: {one.name!r} differs from its source", at=two.at, path=path)
     if whole and "meta" not in lost.of(None) and dict(expected.meta) != dict(got.meta):
@@ -119,6 +125,16 @@ def _same_description(a: Leaf, b: Leaf, lost: set[str]) -> bool:
     metas = ({key: text for key, text in leaf.value.meta.items() if key not in ADVISORY | lost} for leaf in (a, b))
     one, two = metas
     return ("kind" in lost or a.kind == b.kind) and ("meta" in lost or one == two)
+
+
+def _within(a: Value, b: Value, bound: float) -> bool:
+    """Whether two tensors of floats differ by no more than was stated."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or (a.dtype, a.shape) != (b.dtype, b.shape):
+        return False
+    one, two = (value.numpy().astype(np.float64) for value in (a, b))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - two) <= bound
+    return bool((near | (one == two) | (np.isnan(one) & np.isnan(two))).all())
 
 
 def same_value(a: Value, b: Value, lost: Collection[str] = ()) -> bool:

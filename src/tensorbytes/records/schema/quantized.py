@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _PADDING, _MEANINGFUL = 1010, 1500
 _TAG = proto.tag(_quantized.FIELD, proto.DELIMITED)
-# The field follows dtype and shape.
-_HEAD = 1024
 
 
 def checked_encoding(dtype: str, shape: tuple[int | None, ...], encoding: Any, spec: Quantize) -> str:
@@ -100,7 +98,7 @@ def parsed(data: memoryview, limits: Limits, wanted: str) -> Value:
 
 def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization] | None:
     """What is stored, and the parameters of the way back; None for a TensorProto that is not quantized."""
-    if _TAG not in bytes(data[:_HEAD]):
+    if _TAG not in bytes(data):  # mostly in front, but other writers put what they don't know behind the content
         return None
     message = tensorproto.parse(data, 0, len(data))
     fields = [item for item in message.extra if item.number < _MEANINGFUL and item.number != _PADDING]
