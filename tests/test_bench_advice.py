@@ -1,6 +1,7 @@
 """What bench says of its measurements: the advice, JSON, the table, the charts."""
 
 import json
+import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -114,6 +115,9 @@ def test_the_advice_can_be_followed(found, tmp_path, monkeypatch):
     for row in found.rows:
         if row.held:
             exec(row.usage, {"x": table(), "tb": tb})
+            assert any(tmp_path.iterdir()), row.usage
+            for path in tmp_path.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def test_charts(found, tmp_path):

@@ -375,9 +375,9 @@ def test_values_in_typed_fields():
     message = tf.make_tensor_proto(done.data.numpy())
     message.ClearField("tensor_content")
     message.int_val.extend(done.data.numpy().ravel().tolist())
-    from tensorbytes.formats import _quantized
+    from tensorbytes.formats import _extension, _quantized
 
-    cell = message.SerializeToString() + field(_quantized.FIELD, _quantized.encode(done.parameters))
+    cell = message.SerializeToString() + field(_extension.QUANTIZATION, _quantized.encode(done.parameters))
     schema = {"x": Feature("float32", [1, 3], "tensorproto")}
     (batch,) = open_records(stream([made(x=[cell])] * 3), schema=schema).batches(9)
     assert batch["x"].tobytes() == done.dequantize().numpy().tobytes() * 3

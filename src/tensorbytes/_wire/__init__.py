@@ -9,6 +9,9 @@ import os
 from typing import TYPE_CHECKING
 
 from tensorbytes._wire import reference
+from tensorbytes._wire.filters_reference import MOST_BITS
+from tensorbytes._wire.huffman_reference import PLANES_SLACK
+from tensorbytes._wire.huffman_reference import SLACK as HUFFMAN_SLACK
 from tensorbytes._wire.reference import (
     BAD_DATA,
     BAD_LENGTH,
@@ -93,8 +96,11 @@ __all__ = [
     "BAD_LENGTH",
     "CUT_HEADER",
     "CUT_PAYLOAD",
+    "HUFFMAN_SLACK",
     "LARGE_PAYLOAD",
+    "MOST_BITS",
     "OK",
+    "PLANES_SLACK",
     "SMALL",
     "accumulate",
     "bits_pack",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorbytes._wire import huffman_decode, huffman_encode
+from tensorbytes._wire import HUFFMAN_SLACK, huffman_decode, huffman_encode
 from tensorbytes.codecs import Codec, Damaged
 from tensorbytes.typing import Buffer
-
-# The room that the kernel asks for beyond the size of its input.
-_SLACK = 16
 
 
 class Huffman(Codec):
     name = "huffman"
 
     def compress(self, data: memoryview, level: int | None) -> Buffer:
-        out = np.empty(len(data) + _SLACK, np.uint8)
+        out = np.empty(len(data) + HUFFMAN_SLACK, np.uint8)
         size = huffman_encode(data, out)
         return out[:size].data if size else data
 

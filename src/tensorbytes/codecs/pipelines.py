@@ -31,10 +31,6 @@ from tensorbytes.typing import Buffer
 FILTERS = ("delta", "shuffle", "split", "pack")
 _LAYOUTS = ("shuffle", "split", "pack")
 _PACK_HEAD = struct.Struct("<BQ")  # bits for each element, what to add to each
-# Wider elements are not packed; the kernel's limit.
-_MOST_BITS = 56
-# The room that the kernel asks for beyond the size of its input.
-_PLANES_SLACK = 48
 _OWN = threading.local()
 _MOST_KEPT = 1 << 20
 _MOST_DIGITS = 3  # of a level
@@ -127,7 +123,7 @@ class Pipeline:
 
     def _planes(self, data: memoryview, width: int) -> list[Buffer]:
         if self.codec == "huffman":  # all at once in the kernel
-            out = np.empty(len(data) + _PLANES_SLACK, np.uint8)
+            out = np.empty(len(data) + _wire.PLANES_SLACK, np.uint8)
             made = _wire.planes_encode(data, out, _scratch(len(data)), width, self.layout == "split")
             return [out[:made].data]
         planes = np.empty(len(data), np.uint8)
@@ -141,7 +137,7 @@ class Pipeline:
         bits = (high - low).bit_length()
         if self.codec:  # codecs see bytes: what repeats must repeat in whole ones, or in even parts of one
             bits = -(-bits // 8) * 8 if bits > 4 else (0, 1, 2, 4, 4)[bits]
-        if bits > _MOST_BITS:  # as they are; a codec may still find something
+        if bits > _wire.MOST_BITS:  # as they are; a codec may still find something
             head = _PACK_HEAD.pack(8 * values.itemsize, 0) if self.codec else b""
             return [head, self._coded(values.data.cast("B"))]
         packed = np.empty(-(-len(values) * bits // 8), np.uint8)
@@ -206,7 +202,7 @@ class Pipeline:
         if bits == 64 == 8 * width and not low:
             self._decoded(data[_PACK_HEAD.size :], out)
             return
-        if bits > min(_MOST_BITS, 8 * width):
+        if bits > min(_wire.MOST_BITS, 8 * width):
             raise Damaged(f"elements of {width} bytes in {bits} bits")
         packed = np.empty(-(-count * bits // 8), np.uint8)
         rest = data[_PACK_HEAD.size :]

@@ -22,7 +22,7 @@ COMPRESSION, QUANTIZATION = 1012, 1013
 _STEP_KINDS = {1: "key", 2: "number", 3: "list", 4: "tuple", 5: "named"}
 _STEP_FIELDS = {kind: number for number, kind in _STEP_KINDS.items()}
 # Numbers below this change the meaning of a record; those that are unknown here are for later versions.
-_MEANINGFUL = 1500
+MEANINGFUL = 1500
 
 
 class Place(NamedTuple):
@@ -112,7 +112,7 @@ class Extension:
         self.seen: set[int] = set()  # the numbers met, of those that carry meaning
 
     def take(self, data: memoryview, item: proto.Field, start: int) -> None:
-        if item.number < _MEANINGFUL:
+        if item.number < MEANINGFUL:
             self.seen.add(item.number)
         match item.number:
             case 1000:
@@ -142,7 +142,7 @@ class Extension:
             case 1012 | 1013:
                 proto.delimited(data, item)
                 self.stored[item.number] = item
-            case _ if item.number < _MEANINGFUL:
+            case _ if item.number < MEANINGFUL:
                 raise CorruptError(f"extension field {item.number} is unknown to this version", at=item.at)
 
     def _check_header(self, data: memoryview, item: proto.Field, start: int) -> None:

@@ -14,7 +14,6 @@ from tensorbytes.formats._record import Record
 from tensorbytes.formats._storing import Storing
 from tensorbytes.tensor import Tensor
 from tensorbytes.tree import Document, Leaf
-from tensorbytes.typing import bytes_view
 
 # No protobuf runtime reads a message of 2 GiB or more.
 MAX_BYTES = (1 << 31) - 1
@@ -24,7 +23,7 @@ _EXTENSION = range(1000, 1500)
 def encode(chosen: Format, leaf: Leaf, place: Place, storing: Storing) -> tuple[int, list[Any]]:
     """(size, pieces) of the message of a leaf, without the padding and checksum that a frame wants."""
     pieces = _record.encode(leaf, place, None, storing)
-    size = sum(len(bytes_view(piece)) for piece in pieces)
+    size = _record.size_of(pieces)
     if size > MAX_BYTES:
         what = "a tensor" if leaf.name is None else f"the tensor {leaf.name!r}"
         raise LossError(

@@ -23,7 +23,6 @@ from tensorbytes.quantization import Quantization
 from tensorbytes.quantization.parameters import arithmetic
 from tensorbytes.tensor import Array, InvalidValueError
 
-FIELD = 1013
 _SCHEME, _DTYPE, _AXIS, _GROUP, _SCALES, _ZEROS = range(1, 7)
 _ERRORS = {7: "max_error", 8: "mean_error", 9: "snr"}
 # The fields that hold measured numbers: in tensors quantized alike, only these differ.

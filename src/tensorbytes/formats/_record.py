@@ -58,7 +58,7 @@ def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS) -
             extension += fields
             if content is not None:
                 code = tensorproto.code_of(value)
-                return [dense_header(code, value.shape, _size(content), extension, at), *content]
+                return [dense_header(code, value.shape, size_of(content), extension, at), *content]
         if isinstance(value, Tensor):
             code = dtypes.get(value.dtype).code
             return [dense_header(code, value.shape, value.nbytes, extension, at), value.data]
@@ -77,8 +77,8 @@ def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS) -
             _, fields, compressed = storing.part(leaf.name, part)
             inner += fields
             if compressed is not None:
-                tag, content = tensorproto.CONTENT_TAG + varint(_size(compressed)), compressed
-        size = _size(content)
+                tag, content = tensorproto.CONTENT_TAG + varint(size_of(compressed)), compressed
+        size = size_of(content)
         prefix = b"\x42" + varint(len(inner) + len(tag) + size) + inner + tag
         if at is not None:
             if isinstance(part, Tensor) and size >= ALIGN_FROM:
@@ -88,7 +88,8 @@ def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS) -
     return out
 
 
-def _size(pieces: Sequence[Any]) -> int:
+def size_of(pieces: Sequence[Any]) -> int:
+    """The bytes of a payload that is in pieces."""
     return sum(len(bytes_view(piece)) for piece in pieces)
 
 

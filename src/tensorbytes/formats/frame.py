@@ -30,11 +30,11 @@ from tensorbytes._wire import (
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _storing
 from tensorbytes.formats._extension import Place
-from tensorbytes.formats._record import Record
+from tensorbytes.formats._record import Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document, Leaf
-from tensorbytes.typing import Buffer, bytes_view
+from tensorbytes.typing import Buffer
 
 HEADER_BYTES = 12
 # Documents from this size on are checksummed in a second thread while they are written.
@@ -70,11 +70,11 @@ class Frame(Format):
         if storing.changes:  # made one by one: all of them may not fit into memory
             storing.check_names(document)
             for payload in records(document, 0, storing):
-                ahead = _size(payload) >= _THREAD_BYTES
+                ahead = size_of(payload) >= _THREAD_BYTES
                 yield from _framed_ahead([payload]) if ahead else framed(payload, checksum(payload))
             return
         payloads = list(records(document))
-        if sum(map(_size, payloads)) < _THREAD_BYTES:
+        if sum(map(size_of, payloads)) < _THREAD_BYTES:
             for payload in payloads:
                 yield from framed(payload, checksum(payload))
         else:
@@ -100,11 +100,7 @@ def records(document: Document, at: int = 0, storing: Storing = AS_IS) -> Iterat
         place = Place(part, count, document.item, document.meta if part == 0 else {})
         payload = _record.encode(leaf, place, at + HEADER_BYTES, storing)
         yield payload
-        at += FRAME_BYTES + _size(payload)
-
-
-def _size(payload: list[Any]) -> int:
-    return sum(len(bytes_view(piece)) for piece in payload)
+        at += FRAME_BYTES + size_of(payload)
 
 
 def checksum(payload: list[Any]) -> bytes:
@@ -117,7 +113,7 @@ def checksum(payload: list[Any]) -> bytes:
 
 def framed(payload: list[Any], ending: bytes) -> list[Buffer]:
     """A record's pieces with its frame around them."""
-    return [frame_header(_size(payload)), *payload, ending]
+    return [frame_header(size_of(payload)), *payload, ending]
 
 
 def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
@@ -128,7 +124,7 @@ def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
     try:
         endings = [pool.submit(checksum, payload) for payload in payloads]
         for payload, ending in zip(payloads, endings, strict=True):
-            yield frame_header(_size(payload))
+            yield frame_header(size_of(payload))
             yield from payload
             yield ending.result()
     finally:

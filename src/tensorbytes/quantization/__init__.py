@@ -18,6 +18,7 @@ from tensorbytes.quantization.core import (
     dequantize,
     dequantize_rows,
     quantize,
+    saves,
 )
 from tensorbytes.quantization.parameters import Quantization
 from tensorbytes.quantization.spec import Quantize
@@ -31,4 +32,5 @@ __all__ = [
     "dequantize",
     "dequantize_rows",
     "quantize",
+    "saves",
 ]

@@ -92,11 +92,12 @@ def applies(value: Value | Deferred, spec: Quantize | None = None) -> bool:
         return False
     if spec is None or spec.dtype is None:
         return True
-    return _fits(spec.dtype, value.dtype)
+    return saves(spec.dtype, value.dtype)
 
 
-def _fits(stored: str, original: str) -> bool:
-    """A cast must save space; integers may take as much, since fixed point has other uses."""
+def saves(stored: str, original: str) -> bool:
+    """Whether a dtype is one to store another as: a cast must save space; integers may take as much, since fixed
+    point has other uses."""
     room = dtypes.get(original).bits
     return dtypes.get(stored).bits < room + (stored not in CASTS)
 
@@ -111,7 +112,7 @@ def _quantize(value: Tensor, spec: Quantize) -> Quantized:
     original = value.dtype
     if original not in ORIGINALS:
         raise UnsupportedError(f"{original} can't be quantized: it is for {', '.join(ORIGINALS)}")
-    if spec.dtype is not None and not _fits(spec.dtype, original):
+    if spec.dtype is not None and not saves(spec.dtype, original):
         raise UnsupportedError(f"{original} stored as {spec.dtype} saves nothing; choose a narrower type")
     plan = _plan(value.shape, spec)
     flat = value.numpy().reshape(-1)

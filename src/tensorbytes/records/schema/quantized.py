@@ -20,6 +20,7 @@ from tensorbytes._wire import proto, varint
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
 from tensorbytes.formats import _quantized
 from tensorbytes.formats import _tensorproto as tensorproto
+from tensorbytes.formats._extension import MEANINGFUL, PADDING, QUANTIZATION
 from tensorbytes.quantization import Quantization, Quantize
 from tensorbytes.quantization.parameters import CASTS, ORIGINALS, arithmetic
 from tensorbytes.tensor import Array, Tensor, Value
@@ -27,8 +28,7 @@ from tensorbytes.tensor import Array, Tensor, Value
 if TYPE_CHECKING:
     from tensorbytes.records.schema.feature import Feature
 
-_PADDING, _MEANINGFUL = 1010, 1500
-_TAG = proto.tag(_quantized.FIELD, proto.DELIMITED)
+_TAG = proto.tag(QUANTIZATION, proto.DELIMITED)
 
 
 def checked_encoding(dtype: str, shape: tuple[int | None, ...], encoding: Any, spec: Quantize) -> str:
@@ -36,7 +36,7 @@ def checked_encoding(dtype: str, shape: tuple[int | None, ...], encoding: Any, s
     if dtype not in ORIGINALS:
         raise UsageError(f"{dtype} can't be quantized: it is for {', '.join(ORIGINALS)}")
     stored = spec.dtype
-    if stored is not None and dtypes.get(stored).bits >= dtypes.get(dtype).bits + (stored not in CASTS):
+    if stored is not None and not quantization.saves(stored, dtype):
         raise UsageError(f"{dtype} stored as {stored} saves nothing; choose a narrower type")
     if spec.axis is not None and not -len(shape) <= spec.axis < len(shape):
         raise UsageError(f"axis {spec.axis} of a feature of {len(shape)} dimensions")
@@ -59,7 +59,7 @@ def cell(value: Tensor, spec: Quantize, encoding: str) -> tuple[bytes, bytes]:
     if encoding == "raw":
         return b"", bytes(done.data.data)
     head = tensorproto.head(dtypes.get(done.data.dtype).code, value.shape)
-    head += proto.put_bytes(_quantized.FIELD, _quantized.encode(done.parameters))
+    head += proto.put_bytes(QUANTIZATION, _quantized.encode(done.parameters))
     if value.nbytes:
         head += tensorproto.CONTENT_TAG + varint(done.data.nbytes)
     return head, bytes(done.data.data)
@@ -101,8 +101,8 @@ def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization] | None
     if _TAG not in bytes(data):  # mostly in front, but other writers put what they don't know behind the content
         return None
     message = tensorproto.parse(data, 0, len(data))
-    fields = [item for item in message.extra if item.number < _MEANINGFUL and item.number != _PADDING]
-    if all(item.number != _quantized.FIELD for item in fields):
+    fields = [item for item in message.extra if item.number < MEANINGFUL and item.number != PADDING]
+    if all(item.number != QUANTIZATION for item in fields):
         return None
     if len(fields) != 1:
         numbers = ", ".join(str(item.number) for item in fields)
@@ -147,7 +147,7 @@ def alike(cells: Array, limits: Limits, wanted: str) -> Array | None:
 
 def _parameter_spans(cell: memoryview, message: tensorproto.Message) -> dict[int, tuple[int, int]]:
     """Where the numbers of the parameters stand: those that differ from record to record."""
-    (whole,) = (item for item in message.extra if item.number == _quantized.FIELD)
+    (whole,) = (item for item in message.extra if item.number == QUANTIZATION)
     fields = proto.fields(cell, whole.start, whole.end)
     return {item.number: (item.start, item.end) for item in fields if item.number in _quantized.NUMBERS}
 
