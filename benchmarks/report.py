@@ -115,16 +115,16 @@ def duration(seconds: float) -> str:
 
 def _amount(line: Entry, value: float) -> str:
     """What a line measures: time, memory, or what is left of its bytes."""
-    if _is_size(line):
+    if is_size(line):
         return f"{100 * value / line['bytes']:.2f} %"
     return f"{value / 1e6:.3g} MB" if line.get("unit") == "bytes" else duration(value)
 
 
-def _is_size(line: Entry) -> bool:
+def is_size(line: Entry) -> bool:
     return bool(line.get("unit") == "size")
 
 
-def _times(ratio: float) -> str:
+def times(ratio: float) -> str:
     return f"{ratio:.2f}" if 0.01 <= ratio < 10 else f"{ratio:.1g}" if ratio < 1 else f"{ratio:,.0f}"
 
 
@@ -147,9 +147,9 @@ def _rows_of(line: Entry) -> list[list[str]]:
         if "failed" in c:
             rows.append([c["name"], "failed", c["failed"][:60], *([""] * (len(_head(line, "")) - 3))])
             continue
-        ratio = _times(c["median"] / ours) if ours and c["role"] != OURS else ""
+        ratio = times(c["median"] / ours) if ours and c["role"] != OURS else ""
         name = f"({c['name']})" if c["role"] == FLOOR else c["name"]
-        if _is_size(line):
+        if is_size(line):
             rows.append([name, _amount(line, c["median"]), f"{c['median'] / 1e6:,.3f}", ratio])
             continue
         speed = _speed(line["bytes"], c["median"])
@@ -167,7 +167,7 @@ def _counts_records(line: Entry) -> bool:
 
 
 def _head(line: Entry, spread: str) -> list[str]:
-    if _is_size(line):
+    if is_size(line):
         return ["", "of the raw bytes", "MB", "its size ÷ ours"]
     rate = ["M records/s"] if _counts_records(line) else []
     ratio = "its memory ÷ ours" if line.get("unit") == "bytes" else "our speed ÷ its"
@@ -182,13 +182,13 @@ def _verdict(line: Entry) -> str:
         return f"target: {target['text']}: nothing to compare with"
     word = "met" if target["met"] else "missed"
     if line.get("unit") == "bytes":
-        ours = _ours(line)
+        ours = our_result(line)
         return f"target {word}: {target['text']}" + (f" (we take {_amount(line, ours['median'])})" if ours else "")
-    if _is_size(line):
+    if is_size(line):
         ratio, name = 1 / target["compared"]["ratio"], target["compared"]["name"]
         wanted = f"wanted at most {100 / target['at_least']:.1f} %"
         return f"target {word}: {target['text']} (we take {100 * ratio:.2f} % of what {name} takes, {wanted})"
-    ratio, name = _times(target["compared"]["ratio"]), target["compared"]["name"]
+    ratio, name = times(target["compared"]["ratio"]), target["compared"]["name"]
     return f"target {word}: {target['text']} (we have {ratio} times {name}, wanted {target['at_least']:.2f})"
 
 
@@ -235,6 +235,9 @@ none by default.
 
 Record files are written by TensorFlow. For each of them its tf.data pipeline is first tried with
 several batch sizes, degrees of parallelism and ways to read, and the fastest is timed beside us.
+
+See first [where we lose](#where-we-lose), or [repeat it on your machine](#reproduce); `tb.bench` measures
+[your own tensors](bench.md).
 """
 
 _REPRODUCE = """\
@@ -256,20 +259,20 @@ def _table(head: list[str], rows: list[list[str]], right: int) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, bars, *rows]) + "\n"
 
 
-def _ours(line: Entry) -> Entry | None:
+def our_result(line: Entry) -> Entry | None:
     return next((c for c in line["contenders"] if c["role"] == OURS and "median" in c), None)
 
 
 def _summary(document: Entry) -> str:
     rows = []
     for line in document["lines"]:
-        ours, best, target = _ours(line), line["best_peer"], line["target"]
+        ours, best, target = our_result(line), line["best_peer"], line["target"]
         rows.append(
             [
                 line["title"],
                 _amount(line, ours["median"]) if ours else "failed",
                 best["name"] if best else "",
-                _times(best["ratio"]) if best else "",
+                times(best["ratio"]) if best else "",
                 f"{target['text']}: {'met' if target['met'] else '**missed**'}" if target else "",
             ]
         )
@@ -286,10 +289,10 @@ def _losses(document: Entry) -> str:
     for line in document["lines"]:
         best, target = line["best_peer"], line["target"]
         faults = [f"{c['name']} failed ({c['failed']})" for c in line["contenders"] if "failed" in c]
-        if best and _is_size(line) and best["ratio"] < 0.9995:
+        if best and is_size(line) and best["ratio"] < 0.9995:
             faults.append(f"{best['name']} is {1 - best['ratio']:.1%} smaller")
-        elif best and not _is_size(line) and best["ratio"] < 1:
-            faults.append(f"{best['name']} is {_times(1 / best['ratio'])} times as fast")
+        elif best and not is_size(line) and best["ratio"] < 1:
+            faults.append(f"{best['name']} is {times(1 / best['ratio'])} times as fast")
         if target and not target["met"]:
             faults.append(_verdict(line))
         if faults:
@@ -317,72 +320,3 @@ def _machine(document: Entry) -> str:
         + ", ".join(f"{name} {version}" for name, version in libraries.items())
         + (".\n\nA quick run: little data, few rounds.\n" if document["quick"] else ".\n")
     )
-
-
-# ---- the chart --------------------------------------------------------------
-
-_LEFT, _RIGHT = 1 / 50, 500
-_AHEAD, _BEHIND, _OTHERS = "#1b7837", "#c2570c", "#b0b0b0"
-
-
-def draw(document: Entry, path: Path) -> None:
-    """The peers of each line that has a target, on a logarithmic axis: how many times as fast tensorbytes is."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    lines = [line for line in document["lines"] if _ours(line) and line["best_peer"] and not _is_size(line)]
-    lines = [line for line in lines if line["target"]] or lines
-    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.34 * len(lines)))
-    axes.set_xscale("log")
-    axes.set_xlim(_LEFT, _RIGHT)
-    ticks = (0.1, 1, 10, 100)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_yticks(range(len(lines)), [line["title"] for line in lines], fontsize=9)
-    axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#e6e6e6")
-    axes.set_axisbelow(True)
-    axes.axvline(1, color="black", linewidth=1, zorder=1)
-    for y, line in enumerate(lines):
-        _draw_line(axes, y, line)
-    axes.set_xlabel("our speed ÷ the peer's: right of 1 tensorbytes is faster")
-    axes.set_title("tensorbytes beside its peers", loc="left", fontsize=11)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
-    _legend(figure)
-    figure.savefig(path, dpi=130, metadata={"Software": None})
-    plt.close(figure)
-
-
-def _draw_line(axes: Any, y: int, line: Entry) -> None:
-    ours, best, target = _ours(line), line["best_peer"], line["target"]
-    assert ours is not None
-    ratios = [c["median"] / ours["median"] for c in line["contenders"] if c["role"] == PEER and "median" in c]
-    colour = _AHEAD if best["ratio"] >= 1 else _BEHIND
-    axes.plot([r for r in ratios if _LEFT < r < _RIGHT], [y] * sum(_LEFT < r < _RIGHT for r in ratios), "o",
-              color=_OTHERS, markersize=4, zorder=2)  # fmt: skip
-    marker = "<" if best["ratio"] <= _LEFT else ">" if best["ratio"] >= _RIGHT else "o"
-    shown = min(max(best["ratio"], _LEFT * 1.15), _RIGHT / 1.15)
-    axes.plot([shown], [y], marker, color=colour, markersize=8, zorder=3)
-    if target and target["compared"] and target["compared"]["name"] == best["name"]:
-        axes.plot([target["at_least"]], [y], "|", color="black", markersize=12, markeredgewidth=1.8, zorder=4)
-    label = f"{_times(best['ratio'])} x {best['name']}"
-    axes.annotate(label, (1.01, y), xycoords=("axes fraction", "data"), va="center", color=colour, fontsize=9)
-
-
-def _legend(figure: Any) -> None:
-    from matplotlib.lines import Line2D
-
-    def sign(marker: str, colour: str, size: float, label: str) -> Any:
-        return Line2D([], [], marker=marker, color=colour, markersize=size, linestyle="", label=label)
-
-    signs = [
-        sign("o", _AHEAD, 8, "fastest peer, slower than we are"),
-        sign("o", _BEHIND, 8, "fastest peer, faster than we are"),
-        sign("o", _OTHERS, 4, "other peers"),
-        sign("|", "black", 12, "target"),
-    ]
-    figure.legend(handles=signs, loc="lower center", ncols=4, fontsize=9, frameon=False)

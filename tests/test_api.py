@@ -287,6 +287,14 @@ def test_a_misaligned_buffer():
             assert tb.equal(tb.loads(shifted, to="torch"), obj)
 
 
+def test_torch_tensors_of_one_element_or_none_with_any_step():
+    torch = pytest.importorskip("torch")
+    stepped, complex_one = torch.arange(4.0)[::2], torch.tensor([1j])
+    for x in (stepped[:1], stepped[1:], stepped[:0], complex_one.imag, complex_one.conj().imag):
+        assert x.stride(0) != 1
+        assert tb.equal(tb.loads(tb.dumps(x), to="torch"), x)
+
+
 def test_name_and_metadata_travel():
     value = tb.loads(tb.dumps(np.ones(2), name="weights", meta={"epoch": "3", "note": "ü"}), to="tensor")
     assert (value.name, dict(value.meta)) == ("weights", {"epoch": "3", "note": "ü"})

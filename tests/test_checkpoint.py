@@ -361,7 +361,7 @@ def test_the_state_file(tmp_path):
         ('model_checkpoint_path: "\\377"', CorruptError, "no name"),
         ('model_checkpoint_path: ""', CorruptError, "no name"),
         ("model_checkpoint_path: m", CorruptError, "no name"),
-        ("something else", UsageError, "is a folder"),
+        ("something else", UsageError, "a folder, and none"),
     ],
 )
 def test_a_wrong_state_file(text, error, match, tmp_path):
@@ -681,6 +681,7 @@ def test_hostile_notes(case, lazily, tmp_path):
 MEMORY = """
 import resource, sys
 import tensorbytes as tb
+tb.loads(tb.dumps(1.0))  # what is loaded when it is used
 with open("/proc/self/statm") as file:
     limit = int(file.read().split()[0]) * resource.getpagesize() + (1 << 28)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

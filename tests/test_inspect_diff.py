@@ -51,7 +51,7 @@ def test_inspect_records(files):
     assert tb.inspect(files / "stream.tb").objects == 4
     tb.convert(files / "x.tfrecord", files / "x.tfrecord.gz")
     packed = tb.inspect(files / "x.tfrecord.gz")
-    assert (packed.objects, packed.details) == (None, {"compression": "gzip"})
+    assert (packed.objects, packed.details) == (4, {"compression": "gzip"})
 
 
 def test_inspect_reads_no_data(files):

@@ -11,7 +11,7 @@ from tensorbytes import formats, frameworks
 PACKAGE = Path(formats.__file__).parents[1]
 # A module imports only from lines above its own; modules of one line may share.
 LAYERS = [
-    ["errors", "typing"],
+    ["errors", "typing", "notebook"],
     ["dtypes"],
     ["tensor"],
     ["deferred"],
@@ -25,7 +25,10 @@ LAYERS = [
     ["reader", "writer", "records"],
     ["api"],
     ["tools", "savedmodel"],
+    ["viewer"],
     ["__init__"],
+    ["cli"],
+    ["__main__"],
     ["testing"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -135,7 +135,8 @@ def test_limits():
 
 CHILD = """
 import json, resource, sys
-import tensorbytes as tb
+import numpy, tensorbytes as tb
+tb.loads(tb.dumps({"x": numpy.ones(1)}, "safetensors"))  # all that is loaded when it is used
 with open("/proc/self/statm") as file:
     limit = int(file.read().split()[0]) * resource.getpagesize() + (64 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -182,3 +182,8 @@ def test_other_values_are_refused():
     with pytest.raises(errors.LossError, match="not csr"):
         tb.dumps(csr, "sparseproto")
     assert tb.loads(tb.dumps(csr, "sparseproto", allow={"layout"})).parts[0].tolist() == [[0, 1]]
+
+
+def test_the_strings_of_something_else_are_refused_in_words():
+    with pytest.raises(tb.UsageError, match=r"expected a tensorbytes\.Sparse, got ndarray"):
+        sparseproto.triple(np.zeros(3))

@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -419,3 +420,9 @@ def test_no_framework_is_loaded(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", code, tmp_path / "x.tb"], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_a_bomb_is_refused_as_it_is_when_loaded():
+    path = Path(__file__).parent / "corpus" / "reject" / "tb" / "compressed-claims-16-gibibytes.bin"
+    with pytest.raises(tb.LimitError):
+        tb.stats(path)

@@ -1,11 +1,14 @@
 """Files that are none of tensors are called by their names, and errors name the file they are about."""
 
+import bz2
 import errno
 import gzip
 import io
 import json
+import lzma
 import os
 import pickle
+import tarfile
 import tempfile
 import threading
 import zipfile
@@ -25,6 +28,13 @@ def zipped(name):
     return file.getvalue()
 
 
+def tarred(name):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return file.getvalue()
+
+
 HTML = b"\n  <!DocType HTML>\n<html><body>404 Not Found</body></html>"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 WRONG = {
@@ -41,9 +51,19 @@ WRONG = {
     "pdf": (b"%PDF-1.7\n" + bytes(50), "a PDF document"),
     "elf": (b"\x7fELF\x02\x01\x01" + bytes(50), "ELF"),
     "zip": (zipped("readme.txt"), "a zip archive, and neither npz nor"),
+    "keras": (zipped("metadata.json"), "a Keras model .* load it with keras"),
+    "tar": (tarred("readme.txt"), "a tar archive: unpack it first"),
+    "bzip2": (bz2.compress(b"text" * 50), "bzip2-compressed: decompress it first"),
+    "xz": (lzma.compress(b"text" * 50), "xz-compressed: decompress it first"),
+    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(50), "a JPEG image, which is not read here: decode it"),
+    "wav": (b"RIFF\x24\0\0\0WAVEfmt " + bytes(50), "sound, which is not read here"),
+    "sqlite": (b"SQLite format 3\0" + bytes(100), "an SQLite database"),
+    "tflite": (b"\x1c\0\0\0TFL3" + bytes(100), "a TensorFlow Lite model"),
+    "matlab": (b"MATLAB 5.0 MAT-file, Platform: GLNXA64".ljust(128) + bytes(50), "scipy.io.loadmat"),
 }
 WRONG |= {
-    f"pickle {n}": (pickle.dumps({"w": np.arange(3)}, n), "a pickle, which is never read here") for n in range(2, 6)
+    f"pickle {n}": (pickle.dumps({"w": np.arange(3)}, n), "a pickle, which is never read here")
+    for n in (0, *range(2, 6))
 }
 
 
@@ -89,6 +109,58 @@ def test_any_bytes_are_raw_when_asked_for(tmp_path):
         path.write_bytes(data)
         with pytest.raises(tb.UsageError, match=r"HTML|LFS"):
             tb.load(path, dtype="uint8")
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_inspect_names_them_even_where_the_name_says_raw_bytes(tmp_path, kind):
+    data, words = WRONG[kind]
+    for name in ("x.bin", "x.raw", "x"):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(tb.UsageError, match=words):
+            tb.inspect(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b,c\n1,2,3\n4,5,6\n", r"a table \(CSV\)"),
+        ("x\ty\n1\t2\n", r"a table \(CSV\)"),
+        ("Ein Satz, und noch\nein Wort über Köln.\n", "text, not tensors"),
+        ("[[1, 2], [3, 4]]", "looks like JSON"),
+    ],
+)
+def test_text_is_named_where_nothing_else_is_said(tmp_path, text, words):
+    path = tmp_path / "x.txt"
+    path.write_text(text)
+    with pytest.raises(tb.UsageError, match=words):
+        tb.load(path)
+    assert tb.load(path, "raw", dtype="uint8").tobytes() == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("zarr.json", "a Zarr store"),
+        ("_CHECKPOINT_METADATA", "a checkpoint of Orbax"),
+        ("__0_0.distcp", "a distributed checkpoint of torch"),
+        ("a.npy", r"pass a file in it \(a\.npy\)"),
+        ("readme.txt", "none that a format knows"),
+        (None, "an empty folder"),
+    ],
+)
+def test_a_wrong_folder_is_named(tmp_path, name, words):
+    if name:
+        (tmp_path / name).write_text("{}")
+    for read in (tb.load, tb.open, tb.inspect):
+        with pytest.raises(tb.UsageError, match=words):
+            read(tmp_path)
+
+
+def test_the_data_of_a_checkpoint_alone(tmp_path):
+    path = tmp_path / "model.data-00000-of-00001"
+    path.write_bytes(np.ones(100, np.float32).tobytes())
+    with pytest.raises(tb.UsageError, match=r"pass model or model\.index"):
+        tb.load(path)
 
 
 @pytest.mark.parametrize("length", [0x0280, 0x0380, 0x0480, 0x0580])
@@ -185,7 +257,7 @@ def test_file_objects_without_a_path():
             assert reader.path == "<BufferedRandom>"
         file.seek(0)
         file.truncate()
-        file.write(b"what is this?")
+        file.write(b"\xd3hat is this?")
         file.seek(0)
         with pytest.raises(tb.UsageError, match="<BufferedRandom>: can't tell the format"):
             tb.load(file)

@@ -11,24 +11,21 @@ for batch in tensorbytes.open_records("train.tfrecord").batches(1024): ...
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tensorbytes._wire import ACCELERATED
-from tensorbytes.api import buffers, dumps, equal, load, loads, open, save
-from tensorbytes.errors import (
-    LIMITS,
-    CorruptError,
-    LimitError,
-    Limits,
-    LossError,
-    MissingDependencyError,
-    SchemaError,
-    TensorbytesError,
-    UnsupportedError,
-    UsageError,
-)
-from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
-from tensorbytes.writer import TornTailWarning
-
 if TYPE_CHECKING:
+    from tensorbytes._wire import ACCELERATED
+    from tensorbytes.api import buffers, dumps, equal, load, loads, open, save
+    from tensorbytes.errors import (
+        LIMITS,
+        CorruptError,
+        LimitError,
+        Limits,
+        LossError,
+        MissingDependencyError,
+        SchemaError,
+        TensorbytesError,
+        UnsupportedError,
+        UsageError,
+    )
     from tensorbytes.quantization import Quantize
     from tensorbytes.records import (
         Batch,
@@ -49,7 +46,9 @@ if TYPE_CHECKING:
         verify,
     )
     from tensorbytes.savedmodel import load_model, save_model
-    from tensorbytes.tools import bench, convert, diff, inspect, quantize, stats
+    from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
+    from tensorbytes.tools import bench, convert, diff, inspect, merge, quantize, split, stats
+    from tensorbytes.writer import TornTailWarning
 
 __version__ = "0.1.0"
 
@@ -91,6 +90,7 @@ __all__ = [
     "load",
     "load_model",
     "loads",
+    "merge",
     "open",
     "open_records",
     "plan",
@@ -100,26 +100,45 @@ __all__ = [
     "repair",
     "save",
     "save_model",
+    "split",
     "stats",
     "verify",
 ]
 
 
-# What is loaded when it is first asked for, so that importing stays cheap; the rest of __all__ is about records.
-_LATER = {
-    "Quantize": "quantization",
-    "bench": "tools",
-    "convert": "tools",
-    "diff": "tools",
-    "inspect": "tools",
-    "load_model": "savedmodel",
-    "quantize": "tools",
-    "save_model": "savedmodel",
-    "stats": "tools",
+# Where each name is; it is loaded when it is first asked for, so that importing costs next to nothing, the command
+# line answers at once, and no part that is not used takes time. What is not listed here is about records.
+_HOME = {
+    "_wire": ["ACCELERATED"],
+    "api": ["buffers", "dumps", "equal", "load", "loads", "open", "save"],
+    "errors": [
+        "LIMITS",
+        "CorruptError",
+        "LimitError",
+        "Limits",
+        "LossError",
+        "MissingDependencyError",
+        "SchemaError",
+        "TensorbytesError",
+        "UnsupportedError",
+        "UsageError",
+    ],
+    "quantization": ["Quantize"],
+    "savedmodel": ["load_model", "save_model"],
+    "tensor": ["Ragged", "Sparse", "Strings", "Tensor"],
+    "tools": ["bench", "convert", "diff", "inspect", "merge", "quantize", "split", "stats"],
+    "writer": ["TornTailWarning"],
 }
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tensorbytes.{_LATER.get(name, 'records')}"), name)
+    found = getattr(importlib.import_module(f"tensorbytes.{_MODULE.get(name, 'records')}"), name)
+    globals()[name] = found  # from now on an ordinary name
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

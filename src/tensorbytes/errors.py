@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 class TensorbytesError(Exception):
@@ -31,11 +32,12 @@ class CorruptError(TensorbytesError, ValueError):
 
 
 class LossError(TensorbytesError, ValueError):
-    """Something the target can't hold. `feature` names it, as `allow=` wants it named."""
+    """Something the target can't hold. `feature` names it, as `allow=` wants it named; `losses` are all of them,
+    where `convert` looked for more than the first."""
 
-    def __init__(self, what: str, *, feature: str) -> None:
+    def __init__(self, what: str, *, feature: str, losses: Iterable[Any] = ()) -> None:
         super().__init__(what)
-        self.feature = feature
+        self.feature, self.losses = feature, tuple(losses)
 
 
 class UnsupportedError(TensorbytesError, TypeError):

@@ -73,9 +73,14 @@ class Output:
             file = open(path, "wb", buffering=0)  # noqa: SIM115 - a device or a named pipe
         else:
             self._temporary = f"{path}.{os.urandom(4).hex()}.tmp"
-            file = storage.open_hidden(self._temporary, path)
+            # Before there is a file: Ctrl-C may come when it is there and nobody holds it yet.
             self._dropped = weakref.finalize(self, _discard, self._temporary, os.getpid())
-            _lock(file, path)
+            try:
+                file = storage.open_hidden(self._temporary, path)
+                _lock(file, path)
+            except BaseException:
+                self._dropped()
+                raise
         return file
 
     @property

@@ -25,11 +25,12 @@ from tensorbytes.errors import (
 from tensorbytes.formats import _record, frame
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.notebook import Displayed
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, Stored, restore, unflatten
 
 
-class Entry:
+class Entry(Displayed):
     """One tensor of an open file: its description now, its data when asked.
 
     `entry[10:20]` reads a slice without checking the rest of the tensor;

@@ -11,7 +11,8 @@ import errno
 import io
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,9 @@ _LARGE_READ = 1 << 24
 _WRITE_BYTES = 1 << 20
 # What the system says of a file that can't grow.
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+_watcher: ContextVar[Callable[[int], None] | None] = ContextVar("watcher", default=None)
 
 
 def is_path(target: Any) -> bool:
@@ -71,7 +75,14 @@ def open_url(url: str, mode: str) -> Any:
         import fsspec
     except ModuleNotFoundError:
         raise MissingDependencyError(f"the URL {url!r}", "cloud") from None
-    return fsspec.open(url, mode).open()
+    try:
+        return fsspec.open(url, mode).open()
+    except ImportError as error:  # known to fsspec, but the package that speaks it is not installed
+        raise UsageError(f"{url}: {error}") from None
+    except ValueError as error:
+        if "not known" not in str(error):
+            raise
+        raise UsageError(f"{url}: fsspec knows no {url.partition('://')[0]}:// URLs") from None
 
 
 # ---- writing ----------------------------------------------------------------
@@ -118,7 +129,30 @@ def _portions(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
     for piece in gathered(pieces):
         view = bytes_view(piece)
         for start in range(0, len(view), _WRITE_BYTES):
-            yield view[start : start + _WRITE_BYTES]
+            portion = view[start : start + _WRITE_BYTES]
+            yield portion
+            tell(len(portion))
+
+
+@contextlib.contextmanager
+def watching(watcher: Callable[[int], None]) -> Iterator[None]:
+    """`watcher` is told of the bytes that this thread writes in the block, in whichever format.
+
+    Those that are compressed first count as what they were: all of them before they are written, when
+    what will be written of them is taken back.
+    """
+    before = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
+def tell(size: int) -> None:
+    """So many bytes are done."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(size)
 
 
 def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
@@ -174,8 +208,9 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
             yield special
         return
     temporary = f"{path}.{os.urandom(4).hex()}.tmp"
-    file = open_hidden(temporary, given)
+    file = None
     try:
+        file = open_hidden(temporary, given)  # Ctrl-C may come when the file is there and nobody holds it yet
         yield file
         if os.path.exists(path):
             keep_mode(path, file.fileno())
@@ -184,7 +219,8 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
         file.close()
         os.replace(temporary, path)
     except BaseException as error:
-        file.close()
+        if file is not None:
+            file.close()
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and (error.filename == temporary or _is_full(error)):

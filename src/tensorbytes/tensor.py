@@ -24,6 +24,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import TensorbytesError, UnsupportedError
+from tensorbytes.notebook import Displayed
 from tensorbytes.typing import Buffer, bytes_view
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -51,7 +52,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
+class Tensor(Displayed):
     """dtype, shape and C-order little-endian bytes."""
 
     dtype: str
@@ -86,7 +87,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strings:
+class Strings(Displayed):
     """Byte strings, or text in UTF-8: string i is data[offsets[i]:offsets[i + 1]]."""
 
     shape: tuple[int, ...]
@@ -140,7 +141,7 @@ class Strings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ragged:
+class Ragged(Displayed):
     """Rows of different lengths.
 
     With `splits` alone, row i of a level is the values (or rows of the next level)
@@ -221,7 +222,7 @@ class Ragged:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sparse:
+class Sparse(Displayed):
     """A sparse array in one of the layouts below; index parts may be int32 or int64.
 
     coo       parts = (indices [nnz, k],), values [nnz, *shape[k:]]

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,7 +36,7 @@ def ahead(items: Iterable[T]) -> Generator[T, None, None]:
     if len(first) < 2:
         yield from first
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="tensorbytes") as pool:
+    with _pool(1) as pool:
         pending = deque(pool.submit(next, rest, _END) for _ in range(_AHEAD))
         try:
             yield from first
@@ -53,7 +55,7 @@ def in_order(work: Callable[[T], R], items: Iterable[T], threads: int) -> Genera
         yield from map(work, chain(first, rest))
         return
     pending: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="tensorbytes") as pool:
+    with _pool(threads) as pool:
         try:
             for item in chain(first, rest):
                 pending.append(pool.submit(work, item))
@@ -75,6 +77,12 @@ def pipeline(work: Callable[[T], R], items: Iterator[T], threads: int) -> Genera
         yield from in_order(work, made, threads - 1)
     finally:
         made.close()
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # which takes longer to load than a small file to read
+
+    return ThreadPoolExecutor(threads, thread_name_prefix="tensorbytes")
 
 
 def _cancel(pending: Iterable[Future[Any]]) -> None:

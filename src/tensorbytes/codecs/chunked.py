@@ -11,6 +11,7 @@ from itertools import chain
 
 import numpy as np
 
+from tensorbytes import storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.codecs import Damaged
 from tensorbytes.codecs.pipelines import Elements, Pipeline
@@ -88,11 +89,16 @@ def compress(data: memoryview, pipeline: Pipeline, elements: Elements) -> tuple[
     fitting = pipeline.fitted(elements)
     if fitting is None:
         return None
-    found = list(_encoded(data, fitting, elements))
+    found = []
+    for number, chunk in enumerate(_encoded(data, fitting, elements)):
+        found.append(chunk)
+        storage.tell(min(CHUNK_BYTES, len(data) - number * CHUNK_BYTES))
     pieces = [piece for piece, _ in found]
     sizes = np.array([memoryview(piece).nbytes for piece in pieces], "<u4")
     if int(sizes.sum()) + _TABLE_BYTES * len(sizes) >= len(data):
+        storage.tell(-len(data))
         return None
+    storage.tell(-int(sizes.sum()))
     checksums = np.array([checksum for _, checksum in found], "<u4")
     return Chunks(fitting, elements, len(data), CHUNK_BYTES, sizes, checksums), pieces
 

@@ -56,6 +56,7 @@ class Format:
     """
 
     name: ClassVar[str]
+    words: ClassVar[str]  # what it is, in a line of a table
     suffixes: ClassVar[tuple[str, ...]] = ()
     writes: ClassVar[bool] = True  # False: for reading alone
     streams: ClassVar[bool] = False  # True: documents, encoded with item numbers, may follow one another

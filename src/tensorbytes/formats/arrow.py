@@ -37,6 +37,7 @@ from tensorbytes.typing import Buffer
 
 class Arrow(Format):
     name = "arrow"
+    words = "Arrow IPC files and streams, with tensor columns"
     suffixes = (".arrow", ".feather", ".ipc", ".arrows")
     complete = True
     write_options = frozenset({"rows", "stream", "compression", "shapes"})

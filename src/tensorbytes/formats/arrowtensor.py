@@ -46,6 +46,7 @@ _V5 = 4
 
 class ArrowTensor(Format):
     name = "arrowtensor"
+    words = "Arrow's tensor message"
     suffixes = (".arrowtensor",)
 
     def sniff(self, head: bytes, size: int) -> bool:

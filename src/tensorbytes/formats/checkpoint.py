@@ -57,6 +57,7 @@ class Checkpoint(Format):
     the variables of an object-based checkpoint under their plain names, without bookkeeping."""
 
     name = "checkpoint"
+    words = "TensorFlow checkpoints and SavedModel variables, without TensorFlow"
     suffixes = (".ckpt", ".index")
     several_files = True
     complete = True

@@ -35,6 +35,7 @@ _SECOND = {0, *range(3, 19), *range(1000, 1014)}
 
 class Delimited(Format):
     name = "delimited"
+    words = "protobuf messages, each after its length"
     suffixes = (".pbs",)
     streams = True
     complete = True

@@ -52,6 +52,7 @@ NOT_TORN = (_WORDS[BAD_LENGTH],)
 
 class Frame(Format):
     name = "tb"
+    words = "our own: a checksummed TFRecord of TensorProtos"
     suffixes = (".tb",)
     complete = streams = True
     write_options = _storing.OPTIONS

@@ -106,6 +106,7 @@ class Described(NamedTuple):
 
 class Gguf(Format):
     name = "gguf"
+    words = "llama.cpp's models"
     suffixes = (".gguf",)
     writes = False
     read_options = frozenset({"arrays"})

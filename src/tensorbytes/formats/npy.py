@@ -46,6 +46,7 @@ _UNNAMED = "array"
 
 class Npy(Format):
     name = "npy"
+    words = "NumPy's own, byte for byte"
     suffixes = (".npy",)
     complete = True
     read_options = frozenset({"dtype"})

@@ -60,6 +60,7 @@ _CHUNK = 1 << 20
 
 class Npz(Format):
     name = "npz"
+    words = "NumPy's archive, mapped and sliced too"
     suffixes = (".npz",)
     complete = True
     write_options = frozenset({"compression", "level"})

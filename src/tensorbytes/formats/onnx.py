@@ -56,6 +56,7 @@ _TENSORFLOW = ("saved_model.pb", "fingerprint.pb", "keras_metadata.pb")
 
 class Onnx(Format):
     name = "onnx"
+    words = "ONNX TensorProtos; models are read"
     suffixes = (".pb", ".onnx")
     read_options = frozenset({"encoding"})
 

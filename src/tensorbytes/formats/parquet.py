@@ -28,6 +28,7 @@ from tensorbytes.typing import Buffer
 
 class Parquet(Format):
     name = "parquet"
+    words = "Parquet, with tensor columns"
     suffixes = (".parquet",)
     complete = True
     write_options = frozenset({"rows", "compression", "row_group_rows", "shapes"})

@@ -29,6 +29,7 @@ from tensorbytes.tree import Document, path_name
 
 class Protobuf(Format):
     name = "protobuf"
+    words = "one protobuf message, for any language"
     suffixes = (".binpb",)
     complete = True
     write_options = _storing.OPTIONS

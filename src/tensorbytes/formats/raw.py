@@ -31,6 +31,7 @@ from tensorbytes.typing import bytes_view
 
 class Raw(Format):
     name = "raw"
+    words = "the elements alone: any byte order, or a C struct"
     suffixes = (".raw", ".bin")
     write_options = frozenset({"byteorder", "order"})
     read_options = frozenset({"byteorder", "order", "dtype", "shape", "fields"})

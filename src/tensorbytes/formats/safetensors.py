@@ -56,6 +56,7 @@ _EMPTY = Tensor("bool", (0,), b"")
 
 class SafeTensors(Format):
     name = "safetensors"
+    words = "byte for byte the library's; sharded too"
     suffixes = (".safetensors",)
     write_options = frozenset({"extended", "max_shard_bytes"})
 

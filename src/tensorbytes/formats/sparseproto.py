@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import varint
-from tensorbytes.errors import LIMITS, CorruptError, Limits, LossError, UnsupportedError
+from tensorbytes.errors import LIMITS, CorruptError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _record, _tensorproto, only_value
 from tensorbytes.formats._message import alone
 from tensorbytes.tensor import Array, InvalidValueError, Sparse, Strings, Tensor, Value
@@ -31,6 +31,7 @@ _Piece: TypeAlias = tuple[memoryview, int, int]
 
 class SparseProto(Format):
     name = "sparseproto"
+    words = "the strings of tf.io.serialize_sparse"
     suffixes = (".sparseproto",)
     write_options = frozenset({"many"})
 
@@ -80,6 +81,10 @@ class SparseProto(Format):
 
 def triple(value: Sparse) -> list[bytes]:
     """The three strings of tf.io.serialize_sparse."""
+    if not isinstance(value, Sparse):
+        raise UsageError(
+            f"expected a tensorbytes.Sparse, got {type(value).__name__}: tb.loads(tb.dumps(x), to='tensor') makes one"
+        )
     value = value.to_coo()
     indices = np.ascontiguousarray(value.parts[0], np.int64)
     if len(value.values.shape) != 1:

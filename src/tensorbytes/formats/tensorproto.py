@@ -13,6 +13,7 @@ from tensorbytes.tree import Document
 
 class TensorProto(Format):
     name = "tensorproto"
+    words = "exactly the bytes of tf.io.serialize_tensor"
     suffixes = (".tensorproto",)
 
     def sniff(self, head: bytes, size: int) -> bool:

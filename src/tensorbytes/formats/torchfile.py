@@ -65,6 +65,7 @@ _ZIP = b"PK\x03\x04"
 
 class TorchFile(Format):
     name = "torchfile"
+    words = "torch.save files, without torch, without unpickling"
     suffixes = (".pt", ".pth")
     complete = True
 

@@ -128,7 +128,9 @@ def _flat_bytes(x: torch.Tensor) -> Array:
         x = torch._neg_view(x)
     size, parts = x.itemsize, 2 if x.is_complex() else 1
     x = (torch.view_as_real(x) if size == 16 else x).view(_INTEGERS[min(size, 8)])
-    flat: Array = x.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    x = x.cpu().contiguous()
+    # Of an axis with one element or none the step may be anything, and view() insists on 1.
+    flat: Array = x.as_strided((x.numel(),), (1,)).view(torch.uint8).numpy()
     if conjugate or negative:
         flat = _flip_signs(flat, size // parts, [negative, negative != conjugate][:parts])
     return flat

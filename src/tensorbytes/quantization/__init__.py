@@ -11,17 +11,21 @@ whole way back, and travels with them.
     search      the smallest encoding within a bound
 """
 
-from tensorbytes.quantization.core import (
-    Quantized,
-    Report,
-    applies,
-    dequantize,
-    dequantize_rows,
-    quantize,
-    saves,
-)
-from tensorbytes.quantization.parameters import Quantization
-from tensorbytes.quantization.spec import Quantize
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensorbytes.quantization.core import (
+        Quantized,
+        Report,
+        applies,
+        dequantize,
+        dequantize_rows,
+        quantize,
+        saves,
+    )
+    from tensorbytes.quantization.parameters import Quantization
+    from tensorbytes.quantization.spec import Quantize
 
 __all__ = [
     "Quantization",
@@ -34,3 +38,12 @@ __all__ = [
     "quantize",
     "saves",
 ]
+
+# Where names are that are not in core, which reading a schema has no use for: all are loaded when first asked for.
+_PLACES = {"Quantization": "parameters", "Quantize": "spec"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES.get(name, 'core')}"), name)

@@ -63,8 +63,8 @@ def ranged(low: Array, high: Array, original: str, span: tuple[int, int]) -> tup
     peak = np.maximum(np.abs(low), np.abs(high))
     # Each bound by itself: their difference may lie beyond the last float. Far from 0, zeros
     # would outgrow 32 bits.
-    scale = np.maximum(high / steps - low / steps, peak / (1 << 30))
     with np.errstate(over="ignore"):
+        scale = np.maximum(high / steps - low / steps, peak / (1 << 30))
         scale = _covering(scale, high - low, steps, peak, original)
     constant = low == high
     zero = np.where(constant, least + (low < 0), least - np.rint(low / scale))

@@ -271,7 +271,7 @@ class _Job:
         pattern = storage.describe(self.dst)
         paths: dict[str, str] = {}
         for leaf in document.leaves:
-            path = pattern.replace("{name}", _file_name(column_name(leaf)))
+            path = pattern.replace("{name}", file_name(column_name(leaf)))
             if path in paths:
                 raise UsageError(f"{paths[path]!r} and {leaf.name!r} would share the file {path}: rename one")
             paths[path] = str(leaf.name)
@@ -374,7 +374,8 @@ def _unstacked(document: Document, axis: int) -> Iterator[Columns]:
 def _holds_one(chosen: Format, options: Options) -> bool:
     """Whether a format holds a single tensor, without a key."""
     keyed = Leaf(Tensor("float32", (1,), bytes(4)), (("key", "x"),))
-    plain = {key: option for key, option in options.items() if key not in _storing.OPTIONS}  # which go by names
+    by_name = _storing.OPTIONS if chosen.write_options >= _storing.OPTIONS else frozenset()
+    plain = {key: option for key, option in options.items() if key not in by_name}
     try:
         chosen.check(Document([keyed]), frozenset(), plain)
     except LossError as error:
@@ -387,7 +388,7 @@ def _nothing_left(format: str, losses: list[Loss]) -> str:
     return f"format {format!r} can't hold this:\n{why}\npick tensors with names=, or put {{name}} into the target"
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """A tensor's name as a file name: opaque, never a path."""
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
     return safe if safe.strip(".") else f"_{safe}"

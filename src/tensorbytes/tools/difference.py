@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tensorbytes.errors import LIMITS, Limits, UsageError
+from tensorbytes.notebook import Displayed
+from tensorbytes.reader import naming
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tools import rows
 from tensorbytes.tools.inspection import printable, table
@@ -27,9 +30,11 @@ from tensorbytes.tools.sources import (
 )
 from tensorbytes.tools.targets import column_name
 from tensorbytes.tools.verification import same_value
-from tensorbytes.tree import Document
+from tensorbytes.tree import Document, Leaf
 
 _MOST_SHOWN = 60
+# Smaller tensors are compared as they are.
+_TELLING_BYTES = 64
 
 
 @dataclass
@@ -51,7 +56,7 @@ class TensorDiff:
 
 
 @dataclass
-class Difference:
+class Difference(Displayed):
     """The result of `diff`."""
 
     a: str
@@ -61,6 +66,7 @@ class Difference:
     tensors: list[TensorDiff] = field(default_factory=list)
     rows: tuple[int, int] | None = None
     meta: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # of the whole, where it differs
+    renamed: list[tuple[str, str]] = field(default_factory=list)  # of those in one file only: the same tensor in both
 
     @property
     def identical(self) -> bool:
@@ -88,6 +94,7 @@ class Difference:
             lines.append(f"  rows: {self.rows[0]} | {self.rows[1]}")
         for where, names in (("a", self.only_in_a), ("b", self.only_in_b)):
             lines += [f"  only in {where}: {printable(name)}" for name in names[:_MOST_SHOWN]]
+        lines += [f"  the same: {printable(one)} | {printable(two)}" for one, two in self.renamed[:_MOST_SHOWN]]
         lines += table([_cells(tensor) for tensor in different[:_MOST_SHOWN]])
         if len(different) > _MOST_SHOWN:
             lines.append(f"  and {len(different) - _MOST_SHOWN} more")
@@ -124,19 +131,30 @@ def diff(
     b_format: str | None = None,
     names: Collection[str] | str | None = None,
     limits: Limits = LIMITS,
+    progress: Callable[[int], None] | None = None,
 ) -> Difference:
     """What differs between two files of any formats: names, shapes, dtypes, numbers.
 
     Rows of tables and streams are compared one with the other, a few thousand at a time;
-    a table and a file of arrays are compared along the arrays' first axis.
+    a table and a file of arrays are compared along the arrays' first axis. `progress` is
+    called with the number of bytes compared so far.
     """
     sources = open_source(a, a_format, limits=limits), open_source(b, b_format, limits=limits)
     result = Difference(sources[0].path, sources[1].path)
     selection = Selection(names, None)
-    comparison = _Comparison(result, selection)
+    comparison = _Comparison(result, selection, progress)
     comparison.run(_Side(sources[0]), _Side(sources[1]))
     if selection.unused:
         raise UsageError(f"neither {result.a} nor {result.b} has a tensor {min(selection.unused)!r}")
+    return result
+
+
+def diff_values(a: Value, b: Value, shown: tuple[str, str], name: str = "tensor") -> Difference:
+    """What differs between two values, which are called so in the result."""
+    result = Difference(*shown)
+    comparison = _Comparison(result, Selection(None, None))
+    comparison.pair({name: a}, {name: b})
+    result.tensors = comparison.found
     return result
 
 
@@ -156,7 +174,13 @@ class _Side:
     @property
     def values(self) -> dict[str, Value]:
         assert self.document is not None
-        return _values(self.document)
+        with naming(self._source.path):
+            return _values(self.document)
+
+    @property
+    def when_asked(self) -> Mapping[str, Value]:
+        assert self.document is not None
+        return _WhenAsked(self.document, self._source.path)
 
     def rows(self) -> Iterator[dict[str, Value]]:
         """Row by row."""
@@ -165,28 +189,61 @@ class _Side:
                 yield from map(_values, row_documents(columns))
             return
         assert isinstance(self._source, Documents)
-        yield from map(_values, self._source.documents())
+        for document in self._source.documents():
+            with naming(self._source.path):
+                values = _values(document)
+            yield values
 
 
 def _values(document: Document) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for leaf in checked(document).leaves:
+    return {name: leaf.whole for name, leaf in _by_name(checked(document)).items()}
+
+
+def _by_name(document: Document) -> dict[str, Leaf]:
+    found: dict[str, Leaf] = {}
+    for leaf in document.leaves:
         name, number = column_name(leaf), 1
         while name in found:  # {"a": {"b": x}, "a/b": y}
             number += 1
             name = f"{column_name(leaf)}~{number}"
-        found[name] = leaf.whole
+        found[name] = leaf
     return found
 
 
+class _WhenAsked(Mapping[str, Value]):
+    """The values of a document, each checked and decoded when it is asked for, and not kept."""
+
+    def __init__(self, document: Document, path: str) -> None:
+        self._leaves, self._path = _by_name(document), path
+
+    def __getitem__(self, name: str) -> Value:
+        leaf = self._leaves[name]
+        with naming(self._path):
+            if leaf.check is not None:
+                leaf.check()
+            return leaf.whole
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._leaves
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._leaves)
+
+    def __len__(self) -> int:
+        return len(self._leaves)
+
+
 class _Comparison:
-    def __init__(self, result: Difference, selection: Selection) -> None:
-        self.result, self._selection = result, selection
+    def __init__(self, result: Difference, selection: Selection, progress: Callable[[int], None] | None = None) -> None:
+        self.result, self._selection, self._progress = result, selection, progress
+        self._done = 0  # bytes of the first file
         self._found: dict[str, TensorDiff] = {}
 
     def run(self, a: _Side, b: _Side) -> None:
         if a.document is not None and b.document is not None:
-            self._pair(a.values, b.values)
+            one, two = a.when_asked, b.when_asked
+            self.pair(one, two)
+            self._find_renamed(one, two)
             self._metadata(a.document.meta, b.document.meta)
         elif a.table is not None and b.table is not None:
             self._tables(a.table, b.table)
@@ -196,18 +253,39 @@ class _Comparison:
             self._arrays_and_table(b.values, a.table, turned=True)
         else:
             self._streams(a, b)
-        self.result.tensors = list(self._found.values())
+        self.result.tensors = self.found
+
+    @property
+    def found(self) -> list[TensorDiff]:
+        return list(self._found.values())
+
+    def _find_renamed(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
+        """Pairs of tensors that are in one file only, and the same: called otherwise, by all appearance."""
+        waiting: dict[Any, list[str]] = {}
+        for name in self.result.only_in_b if self.result.only_in_a else ():
+            waiting.setdefault(_mark(b[name]), []).append(name)
+        for name in self.result.only_in_a if waiting else ():
+            alike = waiting.get(_mark(a[name]), [])
+            other = next((other for other in alike if same_value(a[name], b[other])), None)
+            if other is not None:
+                alike.remove(other)
+                self.result.renamed.append((name, other))
 
     def _metadata(self, a: Mapping[str, str], b: Mapping[str, str]) -> None:
         keys = sorted(a.keys() | b.keys())
         self.result.meta = {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
 
-    def _pair(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
+    def pair(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
+        """Compare the values of the same names."""
         result = self.result
         for name in a:
             if self._selection.takes(name):
                 if name in b:
-                    self._compare(name, a[name], b[name])
+                    one = a[name]
+                    self._compare(name, one, b[name])
+                    self._done += one.nbytes
+                    if self._progress is not None:
+                        self._progress(self._done)
                 elif name not in result.only_in_a:
                     result.only_in_a.append(name)
         result.only_in_b += [
@@ -224,7 +302,7 @@ class _Comparison:
             common = min(pair[0].size, pair[1].size)
             if not common:
                 break
-            self._pair(*({name: rows.cut(v, 0, common) for name, v in side.values.items()} for side in pair))
+            self.pair(*({name: rows.cut(v, 0, common) for name, v in side.values.items()} for side in pair))
         for index in (0, 1):
             counts[index] += sum(batch.size for batch in batches[index])
         self.result.rows = (counts[0], counts[1])
@@ -242,7 +320,7 @@ class _Comparison:
                     continue
                 one[name] = rows.cut(one[name], min(start, have[name]), min(common, have[name]))
                 two[name] = rows.cut(two[name], 0, common - start)
-            self._pair(*((two, one) if turned else (one, two)))
+            self.pair(*((two, one) if turned else (one, two)))
         for name, known in self._found.items():
             if have[name] != total:
                 known.identical, known.why = False, f"{have[name]} rows in the arrays, {total} in the table"
@@ -257,7 +335,7 @@ class _Comparison:
             if other is None:
                 break
             counts[1] += 1
-            self._pair(row, other)
+            self.pair(row, other)
         rest = (sum(1 for _ in one), sum(1 for _ in two))
         self.result.rows = (counts[0] + rest[0], counts[1] + rest[1])
 
@@ -288,6 +366,13 @@ class _Comparison:
             assert isinstance(two, Strings)
             known.strings += sum(x != y for x, y in zip(_raw(one), _raw(two), strict=True))
             known.why = many(known.strings, "other string") if known.strings else "text | bytes"
+
+
+def _mark(value: Value) -> Any:
+    """What values that are the same have in common, and others hardly ever."""
+    if not isinstance(value, Tensor) or value.nbytes < _TELLING_BYTES:
+        return None, _dtype(value), _shape(value)
+    return zlib.crc32(value.data), value.dtype, value.shape
 
 
 def _raw(value: Strings) -> list[bytes]:

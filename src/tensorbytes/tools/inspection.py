@@ -9,16 +9,19 @@ from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, Limits
+from tensorbytes.errors import LIMITS, CorruptError, Limits
+from tensorbytes.notebook import Displayed
 from tensorbytes.reader import Entry
-from tensorbytes.records.files.detection import detect
+from tensorbytes.tools import recognition
 from tensorbytes.tools.report import many
-from tensorbytes.tools.sources import Documents, Records, open_source
+from tensorbytes.tools.sources import TFRECORD, Documents, Records, open_source
 from tensorbytes.tree import Leaf
 
 # A stream may hold millions of tensors: the first ones show what it is like.
 _MOST_LISTED = 10_000
 _MOST_SHOWN = 60
+# What is in files of records, and what that consists of.
+_WORDS = {TFRECORD: ("record", "feature"), recognition.EVENTS: ("event", "tag")}
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,16 @@ class TensorInfo:
     optional: bool = False
     stored: str = ""  # how it is compressed and quantized
     stored_nbytes: int | None = None  # what that takes, where it is not nbytes
+    # Of features of records, and of tags of event files, as far as they were looked at:
+    present: int | None = None  # in how many records, or events
+    lengths: tuple[int, int] | None = None  # the fewest and the most values; of a feature list, of one of its steps
+    sizes: tuple[int, int] | None = None  # bytes of a value, of bytes features
+    steps: tuple[int, int] | None = None  # of a feature list, how many; of a tag, the first and the last
+    content: str = ""  # what bytes look like: text, JSON, JPEG, PNG, tensorproto float32[2, 3] ...
 
 
 @dataclass
-class Inspection:
+class Inspection(Displayed):
     """The result of `inspect`."""
 
     path: str
@@ -50,6 +59,7 @@ class Inspection:
     schema: Any = None  # of TFRecord files
     files: list[str] = field(default_factory=list)
     listed_all: bool = True
+    sampled: int | None = None  # so many records, the first ones, were looked at; None: all, or there are none
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -59,11 +69,15 @@ class Inspection:
 
     def __str__(self) -> str:
         size = "" if self.size is None else f", {self.size} bytes"
-        rows = "" if self.objects == 1 else f", {'?' if self.objects is None else self.objects} rows"
-        lines = [f"{self.path}: {self.format}{size}{rows}, {many(len(self.tensors), 'tensor')}"]
+        item, part = _WORDS.get(self.format, ("row", "tensor"))
+        rows = "" if self.objects == 1 and self.format not in _WORDS else f", {_count(self.objects, item)}"
+        parts = "" if self.format == TFRECORD and not _has_features(self) else f", {many(len(self.tensors), part)}"
+        lines = [f"{self.path}: {self.format}{size}{rows}{parts}"]
         lines += [f"  {printable(key)}: {printable(text)}" for key, text in {**self.details, **self.meta}.items()]
+        if self.sampled is not None:
+            lines.append(f"  looked at the first {many(self.sampled, item)}")
         shown = self.tensors[:_MOST_SHOWN]
-        lines += table([(_name(t.name), t.dtype + _mark(t), _shape(t.shape), _bytes(t.nbytes), _how(t)) for t in shown])
+        lines += table(_narrowed([_cells(tensor, self) for tensor in shown]))
         if len(self.tensors) > len(shown) or not self.listed_all:
             lines.append(f"  and {len(self.tensors) - len(shown)} more" if self.listed_all else "  and more")
         return "\n".join(lines)
@@ -75,13 +89,27 @@ def inspect(
     *,
     limits: Limits = LIMITS,
     read_options: Mapping[str, Any] | None = None,
+    scan: int | str | None = None,
 ) -> Inspection:
-    """The format, tensors, dtypes, shapes, sizes, schema and metadata of a file, without loading its data."""
-    source = open_source(path, format, limits=limits, options=read_options)
+    """The format, tensors, dtypes, shapes, sizes, schema and metadata of a file, without loading its data.
+
+    `path` is a path, a URL or a file object; for records a glob, "name@10" or a list of these, too, and
+    for TensorBoard's event files a folder. Files are recognised by what is in them.
+
+    Of records the first ones are looked at, 1,000 of them or 16 MB: in how many each feature is, how
+    many values it has, what its bytes look like. `scan` is another number of records, or "all".
+    """
+    kind = recognition.kind_of(path) if format is None else format
+    if kind == recognition.EVENTS:
+        return _events(path, scan, limits)
+    if kind == recognition.OTHERS:
+        return _payloads(path, scan, limits, read_options or {})
+    source = open_source(path, format or kind or None, limits=limits, options=read_options)
     if isinstance(source, Records):
-        return _records(source)
+        return _records(source, scan, limits)
     assert isinstance(source, Documents)
     found: list[TensorInfo] = []
+    size = len(source.data) if source.data is not None else _size(_files(source.path))
     objects, meta, listed_all = 0, {}, True
     for document in source.documents():
         if not objects:
@@ -91,7 +119,7 @@ def inspect(
             found += [_info(leaf, source.path) for leaf in document.leaves]
         else:
             listed_all = False
-    return Inspection(source.path, source.format, _size([source.path]), found, objects, meta, listed_all=listed_all)
+    return Inspection(source.path, source.format, size, found, objects, meta, listed_all=listed_all)
 
 
 def _info(leaf: Leaf, path: str) -> TensorInfo:
@@ -106,29 +134,112 @@ def _info(leaf: Leaf, path: str) -> TensorInfo:
     return replace(info, stored="; ".join(words), stored_nbytes=stored.nbytes)
 
 
-def _records(source: Records) -> Inspection:
+def _records(source: Records, scan: int | str | None, limits: Limits) -> Inspection:
+    from tensorbytes.tools import profile
+
     records = source.records
-    schema = records.schema
-    features = [_feature(name, feature, "feature") for name, feature in schema.features.items()]
-    features += [_feature(name, feature, "feature list") for name, feature in (schema.lists or {}).items()]
-    compression = _compression(records.paths[0])
-    details = {} if compression == "none" else {"compression": compression}
-    # The length of a compressed file is known only when all of it is inflated.
-    count = len(records) if compression == "none" else None
+    found = profile.profile(source.records.targets, source.compression, profile.Bound.of(scan), limits)
+    schema = records.known_schema or found.schema
+    features = _features(schema.features, found.schema.features, found.features, found, "feature")
+    features += _features(schema.lists or {}, found.schema.lists or {}, found.lists, found, "feature list")
+    made = Inspection(source.path, source.format, found.size, features, None, schema=schema, files=records.paths)
+    _looked(made, found.compression, found.damage, found.records, found.complete, source)
+    if found.contradiction:
+        made.details["mixed"] = found.contradiction
+    return made
+
+
+def _looked(made: Inspection, compression: str, problem: str, looked: int, complete: bool, source: Any) -> None:
+    """Say how much was looked at, and of how much."""
+    if compression != "none":
+        made.details["compression"] = compression
+    if complete:
+        made.objects = looked
+    elif compression == "none" and all(map(storage.is_local, made.files)):
+        # Counting the records of a compressed file, or of a distant one, would read all of it.
+        try:
+            made.objects = len(source.records)
+        except CorruptError as error:
+            problem = problem or error.what.partition(";")[0]
+    made.sampled = looked if looked != made.objects else None
+    if problem:
+        made.details["damage"] = problem
+
+
+def _features(
+    said: Mapping[str, Any], met: Mapping[str, Any], seen: Mapping[str, Any], found: Any, kind: str
+) -> list[TensorInfo]:
+    """The features that the schema names, and those that records have all the same."""
+    made = []
+    for name, feature in {**met, **said}.items():
+        about = seen.get(name)
+        info = TensorInfo(name, kind, feature.dtype, feature.shape, optional=feature.optional, present=0)
+        if about is not None:
+            info = replace(
+                info,
+                present=about.present,
+                optional=feature.optional or about.present < found.records,
+                lengths=about.lengths,
+                sizes=about.sizes,
+                steps=about.steps,
+                content=about.content,
+            )
+        made.append(info)
+    return made
+
+
+def _payloads(path: Any, scan: int | str | None, limits: Limits, options: Mapping[str, Any]) -> Inspection:
+    from tensorbytes.tools import profile
+
+    source = Records(path, options, limits)
+    found, looked, met, problem = profile.payloads(
+        source.records.targets, source.compression, profile.Bound.of(scan), limits
+    )
+    record = TensorInfo(None, "record", "bytes", (), present=looked, sizes=found.sizes, content=found.content)
+    made = Inspection(source.path, source.format, met.size, [record], None, files=source.records.paths)
+    made.details["records"] = "neither Examples nor tensors; open_records(path).payloads() gives their bytes"
+    _looked(made, met.compression, problem, looked, met.all, source)
+    return made
+
+
+def _events(path: Any, scan: int | str | None, limits: Limits) -> Inspection:
+    from datetime import UTC, datetime
+
+    from tensorbytes.tools import profile
+
+    found = profile.events(path, scan, limits)
+    tags = [
+        TensorInfo(name, tag.kind, tag.dtype, tag.shape, present=tag.count, steps=tag.steps)
+        for name, tag in found.tags.items()
+    ]
+    details = {}
+    if found.times is not None:
+        spelled = [datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds")[:19] for time in found.times]
+        details["time"] = " to ".join(dict.fromkeys(spelled)) + " UTC"
+    others = {kind: number for kind, number in found.others.items() if kind != "file_version"}
+    if others:
+        details["also"] = ", ".join(f"{number} {kind}" for kind, number in others.items())
+    if found.problem:
+        details["damage"] = found.problem
+    count = found.count if found.complete else None
+    sampled = None if found.complete else found.count
+    shown = storage.describe(path)
     return Inspection(
-        source.path, source.format, _size(records.paths), features, count, {}, details, schema, records.paths
+        shown, recognition.EVENTS, _size(found.files), tags, count, {}, details, files=found.files, sampled=sampled
     )
 
 
-def _feature(name: str, feature: Any, kind: str) -> TensorInfo:
-    return TensorInfo(name, kind, feature.dtype, feature.shape, optional=feature.optional)
+def _files(path: str) -> list[str]:
+    """The files of what is called by the name of its index, or by one that no file has: checkpoints."""
+    named = path.removesuffix(".json").removesuffix(".index")
+    if not storage.is_local(path) or (os.path.exists(path) and named == path):
+        return [path]
+    import glob
 
-
-def _compression(path: str) -> str:
-    if not storage.is_local(path) or not os.path.isfile(path):
-        return "none"
-    with open(path, "rb") as file:
-        return detect(file.read(64))
+    stem = glob.escape(named.removesuffix(".safetensors"))
+    if named.endswith(".safetensors"):
+        return [*glob.glob(f"{stem}-?????-of-?????.safetensors"), f"{named}.index.json"]
+    return [*glob.glob(f"{stem}.data-*"), f"{named}.index"]
 
 
 def _size(paths: Iterable[str]) -> int | None:
@@ -166,8 +277,35 @@ def printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
+def _cells(tensor: TensorInfo, whole: Inspection) -> tuple[str, ...]:
+    """The row of one tensor, feature or tag."""
+    shape = _shape(tensor.shape)
+    if whole.format == recognition.EVENTS:
+        kind = " ".join(dict.fromkeys(filter(None, (tensor.kind, tensor.dtype))))
+        return (_name(tensor.name), kind, shape, _range((tensor.present or 0,) * 2, "event"), _steps(tensor.steps))
+    name = "each record" if tensor.kind == "record" else _name(tensor.name)
+    first = (name, tensor.dtype + _mark(tensor), shape, _bytes(tensor.nbytes))
+    if whole.format != TFRECORD:
+        return (*first, f"in {tensor.stored_nbytes}: {tensor.stored}" if tensor.stored else "")
+    looked = whole.sampled if whole.sampled is not None else whole.objects
+    present = "in all" if tensor.present == looked else f"in {tensor.present}"
+    steps = "" if tensor.steps is None else _range(tensor.steps, "step") + " of "
+    values = "" if tensor.lengths is None else steps + _range(tensor.lengths, "value")
+    return (*first, present, values, "" if tensor.sizes is None else _range(tensor.sizes, "byte"), tensor.content)
+
+
+def _narrowed(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows without the columns that are empty in all of them."""
+    kept = [index for index in range(len(rows[0]) if rows else 0) if any(row[index] for row in rows)]
+    return [tuple(row[index] for index in kept) for row in rows]
+
+
+def _has_features(found: Inspection) -> bool:
+    return not any(tensor.kind == "record" for tensor in found.tensors)
+
+
 def _mark(tensor: TensorInfo) -> str:
-    kind = "" if tensor.kind in ("tensor", "strings", "feature") else f" {tensor.kind}"
+    kind = "" if tensor.kind in ("tensor", "strings", "feature", "record") else f" {tensor.kind}"
     return f"{kind}{' optional' if tensor.optional else ''}"
 
 
@@ -175,8 +313,19 @@ def _shape(shape: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("?" if n is None else str(n) for n in shape) + "]"
 
 
-def _how(tensor: TensorInfo) -> str:
-    return f"in {tensor.stored_nbytes}: {tensor.stored}" if tensor.stored else ""
+def _range(bounds: tuple[int, int], what: str) -> str:
+    low, high = bounds
+    return many(low, what) if low == high else f"{low}..{high} {what}s"
+
+
+def _steps(bounds: tuple[int, int] | None) -> str:
+    if bounds is None:
+        return ""
+    return f"step {bounds[0]}" if bounds[0] == bounds[1] else f"steps {bounds[0]}..{bounds[1]}"
+
+
+def _count(number: int | None, what: str) -> str:
+    return f"? {what}s" if number is None else many(number, what)
 
 
 def _bytes(size: int | None) -> str:

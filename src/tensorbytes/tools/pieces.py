@@ -52,21 +52,27 @@ def unique_name(name: str, taken: Collection[str]) -> str:
 Pieces: TypeAlias = Callable[[Collection[str] | None], Iterator[Piece]]
 
 
-def pieces_of(target: Any, format: str | None, limits: Limits, selection: Selection) -> tuple[str, Pieces]:
+def pieces_of(
+    target: Any,
+    format: str | None,
+    limits: Limits,
+    selection: Selection,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[str, Pieces]:
     """(the path, empty for what is no file; the pieces)"""
     if not _is_file(target):
         if format is not None:
             raise UsageError(f"format={format!r} goes with a file, not with {type(target).__name__}")
         leaves = flatten(target, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
-        return "", lambda only: _of_document(Document(leaves), selection, only)
-    source = open_source(target, format, limits=limits)
+        return "", lambda only: _of_document(Document(leaves), selection, only, limits)
+    source = open_source(target, format, limits=limits, options=options)
     table = as_table(source)
     if table is not None:
         return source.path, lambda only: _of_table(table, selection, only)
     assert isinstance(source, Documents)
     documents = source.documents
     return source.path, lambda only: (
-        piece for document in documents() for piece in _of_document(document, selection, only)
+        piece for document in documents() for piece in _of_document(document, selection, only, limits)
     )
 
 
@@ -76,7 +82,9 @@ def _is_file(target: Any) -> bool:
     return isinstance(target, list | tuple) and bool(target) and all(isinstance(x, str | os.PathLike) for x in target)
 
 
-def _of_document(document: Document, selection: Selection, only: Collection[str] | None) -> Iterator[Piece]:
+def _of_document(
+    document: Document, selection: Selection, only: Collection[str] | None, limits: Limits
+) -> Iterator[Piece]:
     seen: set[str] = set()
     for leaf in document.leaves:
         if leaf.kind in _NO_TENSORS or not selection.takes(leaf.name):
@@ -86,18 +94,20 @@ def _of_document(document: Document, selection: Selection, only: Collection[str]
         if only is None or name in only:
             if only is None and leaf.check is not None:
                 leaf.check()
-            for value in _slices(leaf):
+            for value in _slices(leaf, limits):
                 yield _piece(name, value)
 
 
-def _slices(leaf: Leaf) -> Iterator[Value]:
+def _slices(leaf: Leaf, limits: Limits) -> Iterator[Value]:
     """The value in parts along its first axis where it has to be decoded and that can be done in parts."""
     value = leaf.value
     if not isinstance(value, Deferred) or value.kind != "tensor" or value.part is None or not value.shape:
         yield leaf.whole
         return
     total = value.shape[0]
-    if total is None or value.nbytes <= _SLICE_BYTES:
+    # A few bytes may claim to be terabytes of zeros: what grows beyond the limits is refused as when it is loaded.
+    grown = 0 if leaf.stored is None else value.nbytes - leaf.stored.nbytes
+    if total is None or value.nbytes <= _SLICE_BYTES or grown > limits.max_bytes:
         yield leaf.whole
         return
     each = math.prod(n or 0 for n in value.shape[1:]) * dtypes.get(value.dtype).itemsize

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tensorbytes.errors import LossError
+from tensorbytes.notebook import Displayed
 
 _SHOWN = 12
 
@@ -27,7 +28,7 @@ class Loss:
 
 
 @dataclass
-class Report:
+class Report(Displayed):
     """The result of `convert`."""
 
     source: str
@@ -81,4 +82,5 @@ def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None
     raise LossError(
         f"format {target!r} can't hold everything:\n{shown}{more}\npass allow={wanted} to accept that, or use 'tb'",
         feature=features[0],
+        losses=unallowed,
     )

@@ -8,7 +8,6 @@ Column             rows or columns added one after another, kept on disk, given 
 from __future__ import annotations
 
 import math
-import tempfile
 import weakref
 from array import array
 from collections.abc import Iterator
@@ -141,6 +140,8 @@ class _Elements:
 
     def _spill(self) -> None:
         if self._file is None:
+            import tempfile
+
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
             weakref.finalize(self, self._file.close)
         self._file.writelines(self._pieces)

@@ -15,14 +15,14 @@ from tensorbytes.tree import Document, Leaf, unflatten
 _NOTHING = Tensor("bool", (0,), b"")
 
 
-def _check_places(leaves: list[Leaf]) -> None:
+def check_places(leaves: list[Leaf], words: str = "rename gives two values one place") -> None:
     """Two tensors must not share a place, nor one stand where others have their dict."""
     keyed = [Leaf(_NOTHING, leaf.path) for leaf in leaves if leaf.path]
     try:
         if keyed:
             unflatten(keyed, lambda value: None)
     except CorruptError as error:
-        raise UsageError(f"rename gives two values one place: {error.what}") from None
+        raise UsageError(f"{words}: {error.what}") from None
 
 
 class Selection:
@@ -59,7 +59,7 @@ class Selection:
         if renamed or len(kept) < len(document.leaves):
             kept = [under_its_name(leaf) for leaf in kept]
         placed = [self._placed(leaf) for leaf in kept]
-        _check_places(placed)
+        check_places(placed)
         return Document(placed, document.meta, document.item)
 
     def _placed(self, leaf: Leaf) -> Leaf:

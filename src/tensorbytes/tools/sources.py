@@ -8,18 +8,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, frameworks, opening, storage
-from tensorbytes.errors import LIMITS, Limits, unknown
+from tensorbytes.errors import LIMITS, Limits, UsageError, unknown
 from tensorbytes.formats import Options
 from tensorbytes.reader import naming
-from tensorbytes.records.files.detection import detect
 from tensorbytes.tensor import Array, Value
-from tensorbytes.tools import rows
+from tensorbytes.tools import recognition, rows
+from tensorbytes.tools.recognition import named_records
 from tensorbytes.tree import Document, Leaf
 
 TFRECORD = "tfrecord"
@@ -27,8 +26,28 @@ TFRECORD = "tfrecord"
 TABLES = frozenset({TFRECORD, "arrow", "parquet"})
 # Rows are read this many at a time.
 BATCH_ROWS = 4096
-_RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
-_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz", ".snappy")
+_NO_TENSORS = {
+    recognition.EVENTS: "TensorBoard's events: read_events(path) reads them, inspect(path) lists them",
+    recognition.OTHERS: "a TFRecord file of something else than Examples and tensors: open_records(path).payloads() "
+    "gives the bytes of each record",
+}
+
+
+__all__ = [
+    "BATCH_ROWS",
+    "TABLES",
+    "TFRECORD",
+    "ArrowTable",
+    "Columns",
+    "Documents",
+    "Records",
+    "Table",
+    "as_table",
+    "checked",
+    "named_records",
+    "open_source",
+    "row_documents",
+]
 
 
 class Columns(NamedTuple):
@@ -80,6 +99,7 @@ class Records(Table):
         self.path = storage.describe(path)
         self._open = partial(open_records, path, to="tensor", limits=limits, **options)
         self.records = self._open()
+        self.compression = str(options.get("compression", "auto"))
 
     def batches(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Columns]:
         schema, records = self.records.schema, self.records
@@ -103,7 +123,8 @@ class ArrowTable(Table):
         from tensorbytes.formats._arrow import batches as arrow_batches
 
         names = [str(leaf.name) for leaf in self.document.leaves]
-        chosen = None if takes is None else [name for name in names if takes(name)]
+        everything = takes is None or all(map(takes, names))  # a tensor without a name is a column all the same
+        chosen = None if everything or takes is None else [name for name in names if takes(name)]
         source = self._source
         for values in arrow_batches.read_batches(source.data, size, columns=chosen, limits=source.limits):
             yield Columns(values, next((rows.count(value) or 0 for value in values.values()), 0))
@@ -114,11 +135,17 @@ def open_source(
 ) -> Documents | Table:
     """What a path, a URL, a glob of records or a file object holds, recognised by its content."""
     given = options or {}
-    if format == TFRECORD or (format is None and _is_records(target)):
+    kind = recognition.kind_of(target) if format is None else format
+    if kind == TFRECORD:
         return Records(target, given, limits)
+    if kind in (recognition.EVENTS, recognition.OTHERS):
+        raise UsageError(f"{storage.describe(target)}: {_NO_TENSORS[kind]}")
     if format is not None and format not in formats.BUILTIN:
         raise unknown("format", format, (*formats.BUILTIN, TFRECORD))
-    return Documents(storage.describe(target), opening.mapped(target, format), limits, given)
+    path, found = storage.describe(target), opening.mapped(target, format)
+    if format is None and found.chosen.name == "raw" and "dtype" not in given and found.data is not None:
+        opening.refuse_wrong(bytes(found.data[: opening.SNIFF_BYTES]), path, None)  # called so, but perhaps known
+    return Documents(path, found, limits, given)
 
 
 def as_table(source: Documents | Table) -> Table | None:
@@ -132,30 +159,6 @@ def as_table(source: Documents | Table) -> Table | None:
     if not arrow_batches.has_rows(source.data):
         return None
     return ArrowTable(source, next(source.documents(), Document([])))
-
-
-def _is_records(target: Any) -> bool:
-    """By content where there is a single local file, by name for globs, sets of shards and URLs."""
-    if not storage.is_path(target):
-        return not hasattr(target, "read")  # a list of paths, a Split
-    path = os.fspath(target)
-    if storage.is_local(path) and os.path.isfile(path):
-        with open(path, "rb") as file:
-            head = file.read(64)
-        return opening.holds_examples(head) or (detect(head) != "none" and not _other_suffix(path))
-    return named_records(path) and not os.path.isdir(path)
-
-
-def _other_suffix(path: str) -> bool:
-    return formats.by_suffix(path) is not None
-
-
-def named_records(path: str) -> bool:
-    """Whether a name is that of TFRecord files: x.tfrecord, x.tfrecord.gz, x.tfrecord@10, x.tfrecord-00000-of-00010."""
-    name = path.lower().rpartition("/")[2].partition("@")[0]
-    for suffix in _COMPRESSED:
-        name = name.removesuffix(suffix)
-    return name.endswith(_RECORD_SUFFIXES) or any(f"{suffix}-" in name for suffix in _RECORD_SUFFIXES)
 
 
 def checked(document: Document) -> Document:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from tensorbytes.errors import LIMITS, Limits, UsageError
+from tensorbytes.notebook import Displayed
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Strings, Tensor
 from tensorbytes.tools.inspection import printable
@@ -44,7 +45,7 @@ class LengthStatistics:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Displayed):
     """The result of `stats` for one tensor, or one feature of all records.
 
     min, max, mean, std and the histogram are of the finite numbers; std divides by their count.
@@ -120,17 +121,21 @@ def stats(
     format: str | None = None,
     bins: int = 40,
     limits: Limits = LIMITS,
+    read_options: Mapping[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, Statistics]:
     """Count, extremes, mean, standard deviation and histogram of each tensor, by its name.
 
     `source` is a path, a URL, a file object or a list of paths of records, or a tensor or a structure of them.
     `names` are names or patterns such as "layer.*"; a tensor without a name is listed under "". Tensors of one
     name in a stream, and a feature of all records, count together. Every byte that has a checksum is verified.
+    `progress` is told how many bytes of values were seen; numbers are seen twice.
     """
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= _MOST_BINS:
         raise UsageError(f"bins={bins!r}: expected a whole number from 1 to {_MOST_BINS}")
     selection = Selection(names, None)
-    path, pieces = pieces_of(source, format, limits, selection)
+    path, pieces = pieces_of(source, format, limits, selection, read_options)
+    seen = _Counter(progress)
     found: dict[tuple[str, str], _Tally] = {}
     with naming(path):
         for piece in pieces(None):
@@ -138,6 +143,7 @@ def stats(
             if key not in found:
                 found[key] = _Tally(piece, bins)
             found[key].first(piece)
+            seen(piece)
         if path:
             selection.check_used(path)
         elif selection.unused:
@@ -147,11 +153,24 @@ def stats(
             for piece in pieces({name for name, _ in numeric}):
                 if (piece.name, piece.dtype) in numeric:
                     found[piece.name, piece.dtype].second(piece)
+                seen(piece)
     result: dict[str, Statistics] = {}
     for (name, _), tally in found.items():
         unique = unique_name(name, result)  # one name with several dtypes, in a stream
         result[unique] = tally.finish(unique)
     return result
+
+
+class _Counter:
+    """Tells how far it is."""
+
+    def __init__(self, progress: Callable[[int], None] | None) -> None:
+        self._progress, self._done = progress, 0
+
+    def __call__(self, piece: Piece) -> None:
+        if self._progress is not None and piece.values is not None:
+            self._done += piece.values.nbytes
+            self._progress(self._done)
 
 
 class _Tally:

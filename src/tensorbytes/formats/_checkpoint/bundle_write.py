@@ -36,10 +36,16 @@ def write(prefix: str, values: list[Stored], sync: bool) -> None:
             entries = {name: bundle.write_entry(row[0], row[1], shard, *row[2:]) for name, row in rows.items()}
             index = sstable.build([(b"", bundle.write_header(shards)), *sorted(entries.items())])
             data = shard_path(prefix, shard, shards)
-            os.replace(temporary, data)
-            if sync:
-                storage.sync_folder(data)
-            storage.write(f"{prefix}.index", [index], sync=sync)
+            try:
+                os.replace(temporary, data)
+                if sync:
+                    storage.sync_folder(data)
+                storage.write(f"{prefix}.index", [index], sync=sync)
+            except BaseException:
+                if _shards_of(prefix) != shards:  # no index names it
+                    with contextlib.suppress(OSError):
+                        os.unlink(data)
+                raise
             _remove_others(prefix, os.path.basename(data))
     except BaseException:
         with contextlib.suppress(OSError):

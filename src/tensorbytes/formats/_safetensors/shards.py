@@ -133,6 +133,12 @@ def _check_inside(folder: str, path: str) -> None:
         )
 
 
+def held(path: str) -> dict[str, int]:
+    """The shards of a checkpoint that was saved under a path, and how many tensors each has; none: a single file."""
+    index = path + _INDEX
+    return {name: len(names) for name, names in _shards(index).items()} if os.path.isfile(index) else {}
+
+
 # ---- writing ----------------------------------------------------------------
 
 

@@ -12,12 +12,12 @@ import zlib
 
 from tensorbytes._wire import frame_header
 from tensorbytes.errors import unknown
-from tensorbytes.records.files.decoders import snappy_length, snappy_start
 
 NAMES = ("none", "gzip", "zlib", "snappy")
 HEADER_BYTES = 12
 # Enough of a snappy file to decode the first record's header.
 HEAD_BYTES = 64
+_MOST_PLAIN = 1 << 16
 
 
 def checked_name(name: str | None) -> str:
@@ -44,6 +44,22 @@ def detect(head: bytes) -> str:
     if _starts_as_snappy(head):
         return "snappy"
     return "none"
+
+
+def plain_start(head: bytes, compression: str) -> bytes:
+    """The first plain bytes of a file in this compression that starts with these; as many as can be had of them."""
+    if compression == "none":
+        return head
+    if compression == "snappy":
+        from tensorbytes.records.files.decoders import snappy_length, snappy_start
+
+        block = bytes(head[4 : 4 + int.from_bytes(head[:4], "big")])
+        plain, start = snappy_length(block)
+        return snappy_start(block[start:], min(plain, _MOST_PLAIN)) if start else b""
+    try:
+        return zlib.decompressobj(31 if compression == "gzip" else 15).decompress(head, _MOST_PLAIN)
+    except zlib.error:
+        return b""
 
 
 def is_record_header(head: bytes) -> bool:
@@ -75,6 +91,8 @@ def _inflates(head: bytes, wbits: int) -> bool:
 
 
 def _starts_as_snappy(head: bytes) -> bool:
+    from tensorbytes.records.files.decoders import snappy_length, snappy_start  # and with it all codecs
+
     block = bytes(head[4:])
     _, start = snappy_length(block)
     return bool(start) and is_record_header(snappy_start(block[start:], HEADER_BYTES))

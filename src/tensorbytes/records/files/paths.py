@@ -180,11 +180,10 @@ def _incomplete(paths: list[str]) -> Iterator[list[str]]:
 
 def _shards(name: str, count: str, files: Any) -> list[str]:
     """The shards of `name@count`, which must all be there."""
-    found: dict[tuple[int, int], str] = {}
-    for path in files(f"{_escaped(name)}-*-of-*"):
-        shard = _SHARD.fullmatch(path)
-        if shard and not shard["suffix"] and os.path.basename(shard["name"]) == os.path.basename(name):
-            found[int(shard["index"]), int(shard["count"])] = path
+    found = _found_shards(name, "", files)
+    if not found:  # some writers put the suffix last: x.tfrecord@4 may be x-00000-of-00004.tfrecord ...
+        stem, suffix = os.path.splitext(name)
+        found = _found_shards(stem, suffix, files) if suffix else {}
     counts = sorted({of for _, of in found})
     if count == "*":
         if len(counts) != 1:
@@ -202,6 +201,17 @@ def _shards(name: str, count: str, files: Any) -> list[str]:
     if absent:
         raise _missing(f"shards of {name!r}", absent)
     return [found[index, wanted] for index in range(wanted)]
+
+
+def _found_shards(name: str, suffix: str, files: Any) -> dict[tuple[int, int], str]:
+    """The shards that are there: their numbers, and how many there should be."""
+    found: dict[tuple[int, int], str] = {}
+    for path in files(f"{_escaped(name)}-*-of-*{_escaped(suffix)}"):
+        shard = _SHARD.fullmatch(path)
+        same = shard and os.path.basename(shard["name"]) == os.path.basename(name)
+        if shard and same and (shard["suffix"] or "") == suffix:
+            found[int(shard["index"]), int(shard["count"])] = path
+    return found
 
 
 def _escaped(name: str) -> str:

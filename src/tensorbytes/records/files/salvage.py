@@ -86,7 +86,7 @@ class Report:
         return self.size - self.intact
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: {self.records} records in {self.size} bytes, "]
+        lines = [f"{self.path}: {self.records} record{'s' * (self.records != 1)} in {self.size} bytes, "]
         if self.ok:
             return lines[0] + "all intact"
         places = f"{len(self.damages)} places are" if len(self.damages) > 1 else "1 place is"

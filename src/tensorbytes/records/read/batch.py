@@ -6,11 +6,12 @@ from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
 
+from tensorbytes.notebook import Displayed
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array
 
 
-class Batch(UserDict[str, Any]):
+class Batch(UserDict[str, Any], Displayed):
     """Columns of some records, by name. `present` says which records have an optional feature.
 
     No dict, though it behaves like one: pyarrow.table() takes a dict apart before it asks

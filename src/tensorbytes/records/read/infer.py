@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -67,10 +67,21 @@ class _Seen:
         return Feature(_DTYPES.get(self.kind, "bytes"), shape, optional=self.present < records)
 
 
+class Watch(Protocol):
+    """Is shown what the schema is gathered from. A block may be shown twice."""
+
+    def values(self, name: str, in_lists: bool, block: Block, kind: int, spans: Array, splits: Array) -> None:
+        """The lists of a feature: where they lie, and how many values are in each (as offsets)."""
+
+    def steps(self, name: str, counts: Array) -> None:
+        """How many steps a feature list has in each record that has it."""
+
+
 @dataclass(slots=True)
 class Inference:
     """Gathers a schema block by block."""
 
+    watch: Watch | None = None
     records: int = 0
     sequence: bool = False
     features: dict[str, _Seen] = field(default_factory=dict)
@@ -95,11 +106,13 @@ class Inference:
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
             found = self._locate(block, in_lists, seen)
             for index, (name, feature) in enumerate(seen.items()):
-                noted = _Noted(found.block, name, feature)
+                noted = _Noted(found.block, name, feature, in_lists, self.watch)
                 kinds, spans = found.kinds[index], found.spans[index]
                 if in_lists:
                     outer, step_kinds, steps = steps_of(found.block, spans)
                     noted.lists(step_kinds, steps, outer)
+                    if self.watch is not None:
+                        self.watch.steps(name, np.diff(outer)[kinds != 0])
                 else:
                     noted.lists(kinds, spans, None)
                 feature.present += int(np.count_nonzero(kinds))
@@ -129,6 +142,8 @@ class _Noted(NamedTuple):
     block: Block
     name: str
     seen: _Seen
+    in_lists: bool
+    watch: Watch | None
 
     def lists(self, kinds: Array, spans: Array, steps: Array | None) -> None:
         """The lists of some records or, with `steps`, of the steps of feature lists: those may lack a kind."""
@@ -146,6 +161,8 @@ class _Noted(NamedTuple):
             if not self.seen.others:
                 self.seen.others = self.seen.kind != example.BYTES or not self._tensors(spans, splits, size)
             self._add_lengths(int(lengths.min()), int(lengths.max()))
+            if self.watch is not None:
+                self.watch.values(self.name, self.in_lists, self.block, self.seen.kind, spans, splits)
         elif steps is not None and len(kinds):
             self._add_lengths(0, 0)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorbytes import frameworks, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
 from tensorbytes.records.files.detection import checked_name
 from tensorbytes.records.files.framing import Block, Cut
@@ -62,7 +63,7 @@ def open_records(
     return Records(paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits)
 
 
-class Records:
+class Records(Displayed):
     """Made by open_records. Can be iterated any number of times; holds no file open in between."""
 
     def __init__(
@@ -98,6 +99,11 @@ class Records:
     def paths(self) -> list[str]:
         return [storage.describe(byte_range(target)[0]) for target in self._targets]
 
+    @property
+    def targets(self) -> list[Any]:
+        """Every file that is read: paths, URLs, file objects, Splits."""
+        return list(self._targets)
+
     def __repr__(self) -> str:
         more = f" and {len(self._targets) - 1} more" if len(self._targets) > 1 else ""
         return f"Records({self.paths[0]!r}{more})"
@@ -127,6 +133,11 @@ class Records:
         inference.add(block)
         origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
         return self._planned(inference.schema(), origin, closed=True)
+
+    @property
+    def known_schema(self) -> Schema | None:
+        """The schema, if it is known without a look at the records: given, beside the files, or inferred before."""
+        return None if self._plan is None else self._plan.schema
 
     @property
     def schema(self) -> Schema:

@@ -32,15 +32,15 @@ from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tree import Document, Leaf
 
 
-def feature_specs(features: Mapping[str, Feature]) -> dict[str, Any]:
-    """For the features of Examples, or the context of SequenceExamples."""
-    tf = _tensorflow()
+def feature_specs(features: Mapping[str, Feature], tf: Any = None) -> dict[str, Any]:
+    """For the features of Examples, or the context of SequenceExamples. `tf` may stand in for TensorFlow."""
+    tf = _tensorflow() if tf is None else tf
     return {name: _feature_spec(tf, feature) for name, feature in features.items()}
 
 
-def list_specs(features: Mapping[str, Feature]) -> dict[str, Any]:
+def list_specs(features: Mapping[str, Feature], tf: Any = None) -> dict[str, Any]:
     """For the feature lists of SequenceExamples."""
-    tf = _tensorflow()
+    tf = _tensorflow() if tf is None else tf
     return {name: _list_spec(tf, feature) for name, feature in features.items()}
 
 

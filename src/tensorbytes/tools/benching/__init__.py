@@ -11,12 +11,13 @@ chart     the picture
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tensorbytes._wire import ACCELERATED
@@ -66,7 +67,7 @@ def bench(
     chosen = plan(formats, compressions)
     data = gather(obj_or_path, max_bytes)
     parent = _roomy_folder(folder, data.nbytes)
-    with _Teller(progress) as tell, tempfile.TemporaryDirectory(prefix="tensorbytes-bench-", dir=parent) as place:
+    with _Teller(progress) as tell, _own_folder(parent) as place:
         rows = _measured(chosen, data, place, rounds, seconds, tell)
     return Bench(
         goal, data.source, data.description, data.nbytes, data.total, rows, float(storage), data.notes, _machine()
@@ -110,6 +111,17 @@ def _roomy_folder(folder: str | os.PathLike[str] | None, nbytes: int) -> str:
             "or a smaller max_bytes="
         )
     return parent
+
+
+@contextlib.contextmanager
+def _own_folder(parent: str) -> Iterator[str]:
+    """A new folder, gone afterwards: Ctrl-C may come when it is there and tempfile would not know of it yet."""
+    place = os.path.join(parent, f"tensorbytes-bench-{os.urandom(8).hex()}")
+    try:
+        os.mkdir(place, 0o700)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _machine() -> dict[str, Any]:

@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tensorbytes.errors import UsageError
+from tensorbytes.notebook import Displayed
 from tensorbytes.tools.benching import advice
 from tensorbytes.tools.benching.choices import label, usage
 from tensorbytes.tools.benching.words import amount, duration, speed
 from tensorbytes.tools.inspection import printable
 
 _WIDTH = 100
-_HEAD = ("choice", "size", "of raw", "write", "read", "slice", "mmap", "exact", "checks", "read by")
-_LEFT = frozenset({0, 9})  # columns of words
+HEAD = ("choice", "size", "of raw", "write", "read", "slice", "mmap", "exact", "checks", "read by")
+LEFT = frozenset({0, 9})  # columns of words
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class BenchRow:
 
 
 @dataclass
-class Bench:
+class Bench(Displayed):
     """The result of `bench`. `best` is the row for the goal, `reason` says why."""
 
     goal: str
@@ -155,12 +156,12 @@ class Bench:
 
     def table(self) -> str:
         """The rows that hold the data, aligned, best first."""
-        rows = [_HEAD, *(_cells(row) for row in self.ranked() if not row.refused)]
+        rows = [HEAD, *(row_cells(row) for row in self.ranked() if not row.refused)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:
             cells = [
-                cell.ljust(width) if number in _LEFT else cell.rjust(width)
+                cell.ljust(width) if number in LEFT else cell.rjust(width)
                 for number, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             lines.append("  ".join(cells).rstrip())
@@ -173,20 +174,20 @@ class Bench:
         if advised.row is not None:
             parts += [f"  {advised.row.usage}"]
         parts += ["", self.table()]
-        parts += ["", *_wrapped(_METHOD)]
+        parts += ["", *_wrapped(METHOD)]
         faults = [f"{row.label}: {row.fault}" for row in self.rows if row.fault]
-        parts += _listed("not lossless:", faults) + _listed("can't hold this:", _refusals(self.rows))
+        parts += _listed("not lossless:", faults) + _listed("can't hold this:", refusals(self.rows))
         return "\n".join(parts)
 
 
-_METHOD = (
+METHOD = (
     "write, read: GB of raw bytes in a second, files in the page cache. slice: opening the file and reading 4 KB. "
     "mmap: load(mmap=True) gives views of the file. exact: everything came back bit for bit. checks: a flipped bit "
     "was noticed."
 )
 
 
-def _refusals(rows: Iterable[BenchRow]) -> list[str]:
+def refusals(rows: Iterable[BenchRow]) -> list[str]:
     """A line for each reason, however many choices met it."""
     said: dict[str, list[str]] = {}
     for row in rows:
@@ -206,7 +207,8 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
 
 
-def _cells(row: BenchRow) -> tuple[str, ...]:
+def row_cells(row: BenchRow) -> tuple[str, ...]:
+    """A row of the table, below HEAD."""
     mapped = "yes" if row.zero_copy else f"{row.mapped:.0%}" if row.mapped else "no"
     return (
         row.format + (f" {row.compression}" if row.compression else ""),

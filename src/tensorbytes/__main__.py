@@ -1,0 +1,5 @@
+"""python -m tensorbytes: the command line."""
+
+from tensorbytes.cli import main
+
+main()

@@ -1,0 +1,168 @@
+"""What the arguments of a command name: files, globs, folders, URLs, and `-` for what comes through the pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tensorbytes.cli.output import Output
+from tensorbytes.errors import UsageError
+
+STDIN = "-"
+STDIN_NAMES = (STDIN, "/dev/stdin")
+_WILD = "*?["
+# What stands beside a record file and speaks of it: an index, itself a file of tensors.
+_INDEX = ".index.tb"
+# What lists the shards of a model: it is read by this name.
+_SHARDS = ".safetensors.index.json"
+
+
+class Source(NamedTuple):
+    """A path or URL, and the name it goes by in what is shown."""
+
+    path: str
+    shown: str
+
+
+@contextlib.contextmanager
+def sources(arguments: Sequence[str]) -> Iterator[list[Source]]:
+    """Every file that the arguments name, in their order; what comes through the pipe is kept in a file meanwhile."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for argument in arguments:
+            if argument in STDIN_NAMES:
+                found.append(Source(stack.enter_context(_spooled()), "stdin"))
+            else:
+                found += [Source(path, path) for path in expand(argument)]
+        try:
+            yield found
+        except Exception as error:
+            for source in found:
+                as_shown(error, source)
+            raise
+
+
+def as_shown(error: Exception, source: Source) -> Exception:
+    """The error, with the name that the user knows: not that of the file in which the pipe's bytes are kept."""
+    from tensorbytes.errors import CorruptError
+
+    if source.path != source.shown:
+        if isinstance(error, CorruptError) and error.path == source.path:
+            error.path = source.shown
+        words = (arg.replace(source.path, source.shown) if isinstance(arg, str) else arg for arg in error.args)
+        error.args = tuple(words)
+    return error
+
+
+def for_each(files: Sequence[Source], out: Output, work: Callable[[Source], int]) -> int:
+    """Do the work for each file and give the worst exit code. One that can't be read does not keep the others."""
+    from tensorbytes.cli import failure, interrupts
+
+    worst = 0
+    for source in files:
+        try:
+            code = work(source)
+        except Exception as error:
+            interrupts.check()
+            failed = failure(error)
+            if failed is None or out.broken:
+                raise
+            code = failed
+            out.failed(source.shown, as_shown(error, source))
+        worst = max(worst, code)
+    return worst
+
+
+def expand(argument: str) -> list[str]:
+    """The paths of an argument: itself, what a pattern matches, the files of a folder."""
+    if "://" in argument:
+        return [argument]
+    path = os.path.expanduser(argument)
+    if os.path.isdir(path):
+        return _in_folder(path)
+    if os.path.lexists(path) or not any(c in path for c in _WILD):
+        return [path]
+    import glob
+
+    matched = sorted(glob.glob(path, recursive=True))
+    if not matched:
+        raise UsageError(f"{argument}: no file matches")
+    return [found for match in matched for found in (_in_folder(match) if os.path.isdir(match) else [match])]
+
+
+def _in_folder(folder: str) -> list[str]:
+    """The folder itself if it is one thing, such as a SavedModel; else the files below it that hold tensors."""
+    if _is_one(folder):
+        return [folder]
+    found: list[str] = []
+    for at, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        claimed = [name for name in folders if _is_one(os.path.join(at, name))]
+        folders[:] = [name for name in folders if name not in claimed]
+        found += [os.path.join(at, name) for name in claimed]
+        found += [path for name in _own(names) if _holds_tensors(path := os.path.join(at, name))]
+    if not found:
+        raise UsageError(f"{folder}: a folder without any file of tensors in it")
+    return [path.removeprefix("./") for path in found] if folder == "." else found
+
+
+def _is_one(folder: str) -> bool:
+    """Whether a format knows the folder. One with a model.safetensors in it may well hold other files."""
+    from tensorbytes import formats
+
+    return formats.by_path(folder) not in (None, "safetensors")
+
+
+def _own(names: list[str]) -> list[str]:
+    """Files that stand for themselves: no index of another one, no shard of those that an index lists."""
+    sharded = {name.removesuffix(_SHARDS) for name in names if name.endswith(_SHARDS)}
+    kept = []
+    for name in sorted(names):
+        beside = name.endswith(_INDEX) and name.removesuffix(_INDEX) in names
+        stem, middle, rest = name.partition("-of-")
+        shard = middle and rest.endswith(".safetensors") and stem.rpartition("-")[0] in sharded
+        if not beside and not shard:
+            kept.append(name)
+    return kept
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _holds_tensors(path: str) -> bool:
+    """Judged by the first bytes, or by the name where they say nothing."""
+    from tensorbytes import formats, opening
+    from tensorbytes.records.files.detection import is_record_header
+    from tensorbytes.tools.sources import named_records
+
+    if os.path.basename(path).startswith(".") or not os.path.isfile(path):
+        return False
+    if path.endswith(_SHARDS):
+        return True
+    try:
+        with open(path, "rb") as file:
+            head = file.read(opening.SNIFF_BYTES)
+    except OSError:
+        return True  # the command will say why it can't be read
+    known = formats.sniff(head, os.path.getsize(path)) is not None or is_record_header(head[:12])
+    return known or named_records(path) or formats.by_suffix(path) not in (None, "raw")
+
+
+@contextlib.contextmanager
+def _spooled() -> Iterator[str]:
+    """What comes through the pipe, as a file: most formats are read from their end or by a map."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("- reads what is piped in, and nothing is: tb info - < FILE")
+    import shutil
+
+    from tensorbytes.cli.interrupts import temporary_folder
+
+    with temporary_folder("tensorbytes-") as folder:
+        path = os.path.join(folder, "stdin")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        yield path

@@ -1,0 +1,70 @@
+"""tb index: where each record of a file starts, saved beside it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.output import Cell, Output, size_text
+from tensorbytes.errors import UsageError
+
+EXAMPLES = """examples:
+  tb index train.tfrecord            writes train.tfrecord.index.tb
+  tb index 'train.tfrecord-*'        every shard
+  tb index --check train.tfrecord    exit code 1 if there is no current one
+
+An index makes len(records) and records[17] immediate. It is found by itself,
+and renewed when the file changes."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files of records, globs, name@10, or folders")
+    parser.add_argument("--check", action="store_true", help="write nothing: say whether there is a current one")
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    with sources(args.files) as found:
+        return for_each(_shards(found), out, lambda source: _index(source, args.check, out))
+
+
+def _shards(found: list[Source]) -> list[Source]:
+    """Every single file: name@10 stands for ten. Indexes among the files of a folder are none."""
+    from tensorbytes.records.files.index import INDEX_SUFFIX
+    from tensorbytes.records.files.paths import expand
+
+    paths = [path for source in found if not source.path.endswith(INDEX_SUFFIX) for path in expand(source.path)]
+    if not paths:
+        raise UsageError("no file of records among these")
+    return [Source(path, path) for path in paths]
+
+
+def _index(source: Source, check: bool, out: Output) -> int:
+    from tensorbytes import opening
+    from tensorbytes.records.files.index import INDEX_SUFFIX, build_index, current_index
+    from tensorbytes.tools import recognition
+    from tensorbytes.tools.report import many
+
+    if (
+        recognition.kind_of(source.path) == recognition.NO_RECORDS
+        and opening.mapped(source.path, None).chosen.name != "tb"
+    ):
+        raise UsageError(f"{source.shown} holds tensors, not records: it needs no index")
+    if not check:
+        build_index(source.path)
+    where = source.path + INDEX_SUFFIX
+    index = current_index(source.path)
+    if index is None and not check:
+        raise UsageError(f"{source.shown} changed while it was indexed: index it again once nobody writes to it")
+    count, exists = None if index is None else len(index), os.path.exists(where)
+    state = "current" if index is not None else "outdated" if exists else "missing"
+    if out.json:
+        size = os.path.getsize(where) if exists else None
+        out.item({"path": source.shown, "index": where, "records": count, "size": size, "state": state})
+    elif index is not None:
+        words = f"{many(len(index), 'record')}, {size_text(os.path.getsize(where))}"
+        out.line(f"{where}: ", Cell("current, " if check else "", "green"), words)
+    else:
+        out.line(f"{where}: ", Cell(state, "yellow"), f" (tb index {source.shown} writes it)")
+    return 0 if index is not None else 1

@@ -1,0 +1,67 @@
+"""tb merge: several files into one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import nullcontext
+
+from tensorbytes.cli.files import sources
+from tensorbytes.cli.output import Cell, Output, size_text
+from tensorbytes.cli.split import storing, storing_arguments
+from tensorbytes.cli.writing import STDOUT, check_free, format_name, standard_output
+from tensorbytes.errors import UsageError
+
+EXAMPLES = """examples:
+  tb merge train.tfrecord@8 train.tfrecord    the shards of a set, in order
+  tb merge 'day-*.parquet' all.parquet        rows behind rows
+  tb merge a.safetensors b.safetensors both.safetensors
+  tb merge *.npy all.npz --prefix stem        tensors named after their files
+
+Records are copied as they are, with their checksums. A tensor's name may be in
+one of the files only."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("sources", nargs="+", metavar="SRC", help="files, globs, name@10 or folders, in this order")
+    parser.add_argument("target", metavar="DST", help="the file that they become, or - for stdout")
+    parser.add_argument("--to", metavar="FORMAT", help="its format; by default its suffix, or the sources'")
+    parser.add_argument("--prefix", choices=["stem"], help="stem: the name of its file before that of each tensor")
+    parser.add_argument("--allow", action="append", default=[], choices=["meta"], help="of metadata the first counts")
+    storing_arguments(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    from tensorbytes.tools.merging import merge
+    from tensorbytes.tools.report import many
+
+    target = os.path.expanduser(args.target)
+    piped = target == STDOUT
+    if os.path.isdir(target):
+        raise UsageError(f"{target} is a folder: name the file, such as {os.path.join(target, 'all.tb')}")
+    if not piped:
+        check_free([target, f"{target.removesuffix('.index')}.index"], args.force)
+    with sources(args.sources) as found, standard_output() if piped else nullcontext(target) as where:
+        with out.progress(f"merging {many(len(found), 'file')}") as progress:
+            made = merge(
+                [source.path for source in found],
+                where,
+                format=format_name(args.to),
+                prefix=args.prefix,
+                allow=args.allow,
+                sync=args.sync,
+                progress=progress,
+                **storing(args),
+            )
+        count = found[0].shown if len(found) == 1 else many(len(found), "file")
+    words = f"{many(made.total, made.unit)}, {size_text(made.nbytes)}"
+    if piped:
+        out.note(f"{count} -> stdout ({made.format}): {words}")
+    elif out.json:
+        out.item(made.as_dict() | {"sources": [source.shown for source in found]})
+    else:
+        out.line(f"{count} -> {target} ({made.format}): {words}")
+        for change in made.changes:
+            out.line("  ", Cell(change, "yellow"))
+    return 0

@@ -1,0 +1,192 @@
+"""tb stats: how the numbers of each tensor are spread."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tensorbytes.cli.drawing import gathered, histogram, percent
+from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.reading import addressed, names_argument, read_options, reading_arguments, whole_number
+from tensorbytes.cli.words import DIM, many, name_cell, shortened
+
+if TYPE_CHECKING:
+    from tensorbytes.tools.statistics import Statistics
+
+EXAMPLES = """examples:
+  tb stats model.safetensors                 a line for each tensor
+  tb stats model.tb::embed.weight            one, its histogram drawn large
+  tb stats model.pt --names '*.bias' -H      some, with their histograms
+  tb stats train.tfrecord --bins 10          features of all records
+  tb stats model.tb | jq 'select(.nan > 0)'  what has NaNs in it
+
+Min, max, mean and std are those of the finite numbers. Every number is seen,
+and every checksum verified."""
+
+_HEIGHT = 8
+_SMALL_BINS = 10
+# So many tensors get a large histogram without being asked to.
+_FEW = 3
+_DEFAULT_BINS = 40
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files, globs, folders, URLs, or - for stdin")
+    names_argument(parser, "tensors or features")
+    parser.add_argument("--bins", type=whole_number(1), metavar="N", help=f"columns of the histogram ({_DEFAULT_BINS})")
+    parser.add_argument("-H", "--histograms", action="store_true", help="draw the histogram of each")
+    reading_arguments(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    worst = 0
+    groups = list(addressed(args.files, args.names))
+    for files, names in groups:
+        with sources(files) as found:
+            several = len(found) > 1 or len(groups) > 1
+
+            def look(source: Source, names: list[str] | None = names, several: bool = several) -> int:
+                return _stats(source, names, args, out, several)
+
+            worst = max(worst, for_each(found, out, look))
+    return worst
+
+
+def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, out: Output, several: bool) -> int:
+    from tensorbytes.tools.statistics import stats
+
+    options = read_options(args)
+    with out.progress(source.shown) as bar:
+        whole = None if not bar.shows else _bytes_to_see(source, names, args)
+        found = stats(
+            source.path,
+            names,
+            format=args.format,
+            bins=args.bins or _DEFAULT_BINS,
+            read_options=options,
+            progress=lambda done: bar(done, whole),
+        )
+    if out.json:
+        for each in found.values():
+            out.item({"path": source.shown} | each.as_dict())
+        return 0
+    if several:
+        out.line(Cell(source.shown, "bold"))
+    numbers = [each for each in found.values() if each.dtype != "string"]
+    strings = [each for each in found.values() if each.dtype == "string"]
+    large = args.histograms or len(numbers) <= _FEW
+    if numbers:
+        _numbers(numbers, out, small=not large)
+    if strings:
+        if numbers:
+            out.line()
+        _strings(strings, out)
+    if large:
+        for each in numbers:
+            _histogram(each, out, len(found) > 1)
+    return 0
+
+
+def _bytes_to_see(source: Source, names: list[str] | None, args: argparse.Namespace) -> int | None:
+    """Twice what the tensors take in memory, where that is known beforehand."""
+    from tensorbytes.tools.inspection import inspect
+    from tensorbytes.tools.selection import Selection
+
+    about = inspect(source.path, args.format, read_options=read_options(args))
+    selection = Selection(names, None)
+    sizes = [tensor.nbytes for tensor in about.tensors if selection.takes(tensor.name)]
+    if not about.listed_all or about.format == "tfrecord" or None in sizes:
+        return None
+    return 2 * sum(size or 0 for size in sizes)
+
+
+# ---- numbers --------------------------------------------------------------------------
+
+
+def _numbers(found: list[Statistics], out: Output, small: bool) -> None:
+    rows: list[list[str | Cell]] = []
+    for each in found:
+        kind = each.dtype + ("" if each.kind == "tensor" else f" {each.kind}")
+        bars = ""
+        if small and each.histogram is not None:
+            (bars,) = histogram(gathered(each.histogram.counts, _SMALL_BINS), 1, out.drawable)
+        figures = [_figure(each, getattr(each, key)) for key in ("min", "max", "mean", "std")]
+        zeros = percent(each.zeros, each.count) if each.zeros and each.dtype != "bool" else ""
+        odd = ", ".join(f"{number:,} {label}" for label, number in _oddities(each).items() if number)
+        row: list[str | Cell] = [name_cell(each.name), f"|{kind}|" if each.of == "magnitude" else kind]
+        rows.append([*row, f"{each.count:,}", *figures, Cell(bars, "cyan"), zeros, Cell(odd, "red")])
+    columns = [Column("name", fold=True, least=24), Column("dtype", drop=5), Column("count", right=True, drop=4)]
+    columns += [Column("min", right=True), Column("max", right=True), Column("mean", right=True, drop=1)]
+    columns += [Column("std", right=True, drop=3), Column("spread", drop=2), Column("zero", right=True, drop=6)]
+    columns.append(Column("not numbers", fold=True))
+    kept = [at for at in range(len(columns)) if at < 7 or any(_text(row[at]) for row in rows)]
+    out.table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
+
+
+def _text(cell: str | Cell) -> str:
+    return cell.text if isinstance(cell, Cell) else cell
+
+
+def _oddities(each: Statistics) -> dict[str, int]:
+    return {"NaN": each.nan, "+Inf": each.positive_inf, "-Inf": each.negative_inf, "missing": each.missing}
+
+
+def _figure(each: Statistics, number: int | float | None) -> str:
+    if number is None:
+        return "-"
+    if each.of.startswith("datetime64[") and number in (each.min, each.max):
+        return str(each.as_dict()["earliest" if number == each.min else "latest"])
+    if isinstance(number, int):
+        return str(number) if abs(number) < 10**8 else f"{number:.4g}"
+    return f"{number:.4g}"
+
+
+def _histogram(each: Statistics, out: Output, named: bool) -> None:
+    """Columns of blocks over an axis that tells where they begin and end."""
+    if each.histogram is None:
+        return
+    room = min(out.width, 120) - 12
+    counts = gathered(each.histogram.counts, max(room, 10))
+    wide = max(min(room // len(counts), 6), 1)
+    lines = histogram(counts, _HEIGHT, out.drawable)
+    most = f"{max(counts):,.0f}"
+    out.line()
+    if named:
+        out.line("  ", name_cell(each.name))
+    for at, line in enumerate(lines):
+        label = most if not at else "0" if at == len(lines) - 1 else ""
+        out.line(Cell(f"{label:>9} ", DIM), Cell("".join(letter * wide for letter in line).rstrip(), "cyan"))
+    low, high = (_edge(each, edge) for edge in (each.histogram.edges[0], each.histogram.edges[-1]))
+    gap = " " * max(len(counts) * wide - len(low) - len(high), 1)
+    out.line(" " * 10, Cell(f"{low}{gap}{high}", DIM))
+
+
+def _edge(each: Statistics, edge: float) -> str:
+    if each.of.startswith("datetime64["):
+        plain: dict[str, Any] = each.as_dict()
+        return str(plain["earliest"] if edge <= (each.min or 0) else plain["latest"])
+    return f"{edge:.4g}"
+
+
+# ---- strings --------------------------------------------------------------------------
+
+
+def _strings(found: list[Statistics], out: Output) -> None:
+    rows: list[list[str | Cell]] = []
+    for each in found:
+        lengths = each.lengths
+        known = lengths is not None and lengths.mean is not None
+        figures = [str(lengths.min), str(lengths.max), f"{lengths.mean:.5g}"] if known and lengths else ["-"] * 3
+        distinct = "many" if each.distinct is None else f"{each.distinct:,}"
+        often = [f'"{shortened(text, 24)}" {count:,}' for text, count in each.frequent if count > 1][:3]
+        notes = [f"{many(lengths.empty, 'empty one')}"] if lengths and lengths.empty else []
+        notes += [f"{each.missing:,} missing"] if each.missing else []
+        row: list[str | Cell] = [name_cell(each.name), f"{each.count:,}", distinct, *figures]
+        rows.append([*row, ", ".join([*often, *notes])])
+    columns = [Column("strings", fold=True, least=20), Column("count", right=True), Column("distinct", right=True)]
+    columns += [Column(key, right=True, drop=2) for key in ("shortest", "longest", "mean")]
+    columns.append(Column("most frequent", fold=True, drop=1))
+    kept = [at for at in range(len(columns)) if at < 6 or any(_text(row[at]) for row in rows)]
+    out.table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])

@@ -1,0 +1,67 @@
+"""Formats, shapes and numbers in the words that several commands show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorbytes.cli.output import Cell
+
+DIM = "dim"
+FORMATS = {
+    "tb": "tensorbytes",
+    "safetensors": "safetensors",
+    "npy": "NumPy array",
+    "npz": "NumPy archive",
+    "torchfile": "PyTorch file",
+    "arrow": "Arrow",
+    "arrowtensor": "Arrow tensor",
+    "parquet": "Parquet",
+    "gguf": "GGUF model",
+    "onnx": "ONNX",
+    "sparseproto": "sparse tensor of TensorFlow",
+    "protobuf": "protobuf message",
+    "tensorproto": "TensorProto",
+    "checkpoint": "TensorFlow checkpoint",
+    "delimited": "protobuf messages",
+    "raw": "raw bytes",
+    "tfrecord": "TFRecord",
+    "events": "TensorBoard events",
+}
+# What the parts of a file are called: (one of its objects, one of its tensors).
+PARTS = {"tfrecord": ("record", "feature"), "events": ("event", "tag")}
+
+
+def format_text(name: str) -> str:
+    return FORMATS.get(name, name)
+
+
+def many(number: int, noun: str) -> str:
+    """1 tensor, 1,234 tensors"""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shape_text(shape: Sequence[int | None]) -> str:
+    """[2, 3]; a size that varies is a question mark."""
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def range_text(bounds: tuple[int, int]) -> str:
+    low, high = bounds
+    return f"{low:,}" if low == high else f"{low:,}..{high:,}"
+
+
+def count_text(number: int) -> str:
+    """A large number of values: 22.7 million."""
+    for size, word in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if number >= size:
+            return f"{number / size:.3g} {word}"
+    return f"{number:,}"
+
+
+def name_cell(name: str | None) -> Cell:
+    return Cell("(no name)", DIM) if not name else Cell(name)
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a text that is too long."""
+    return text if len(text) <= most else text[: max(most - 3, 0)] + "..."

@@ -1,0 +1,278 @@
+"""merge: several files into one. See splitting for the reverse, and for what is joined by what."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tensorbytes import formats, storage
+from tensorbytes.errors import LIMITS, Limits, SchemaError, UsageError
+from tensorbytes.formats import Options
+from tensorbytes.records.files.paths import byte_range, expand
+from tensorbytes.tensor import amended
+from tensorbytes.tools import copying, recognition
+from tensorbytes.tools.copying import Progress, RawRecords, RecordFile, TableFile, sound
+from tensorbytes.tools.parts import PartFile, Parts, check_apart
+from tensorbytes.tools.selection import check_places
+from tensorbytes.tools.sources import BATCH_ROWS, ArrowTable, Documents, as_table, open_source
+from tensorbytes.tools.targets import row_losses
+from tensorbytes.tree import Document, Leaf
+
+Prefix = str | Callable[[str], str] | None
+_NAMED = 3
+
+
+def merge(
+    srcs: Any,
+    dst: Any,
+    *,
+    format: str | None = None,
+    prefix: Prefix = None,
+    allow: Iterable[str] | str = (),
+    sync: bool = True,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+    **options: Any,
+) -> Parts:
+    """Join files into one: records behind records, rows behind rows, objects behind objects, tensors beside tensors.
+
+    `srcs` is a glob, "x.tfrecord@4" for all its shards, or a list of paths, in this order. Records are
+    copied as they are, their checksums verified, in the compression of the first file unless
+    `compression` says otherwise. Tables must have the same columns.
+
+    A tensor's name must be in one of the files only. `prefix="stem"` puts the name of its file, without
+    suffix, before each: "a/w" and "b/w"; a tensor without a name is called like its file. A function gives
+    another prefix for each path. Metadata of the whole must not contradict each other, unless
+    allow="meta": then the first counts.
+
+    The result appears when it is whole, and never in the place of a file that is read. Further arguments are
+    options of the format. `progress` is called with the bytes read so far, and their total if it is known.
+    """
+    targets = _targets(srcs)
+    paths = [storage.describe(byte_range(target)[0]) for target in targets]
+    if storage.is_local(dst):
+        check_apart([os.fspath(dst)], [path for path in paths if storage.is_local(path)])
+    allowed = frozenset([allow] if isinstance(allow, str) else allow)
+    job = _Job(targets, paths, dst, format, sync, progress, limits, options)
+    opened = {path: byte_range(target)[0] for path, target in zip(paths, targets, strict=True)}
+    kinds = {path: recognition.kind_of(target) for path, target in opened.items()}
+    if all(kind or recognition.is_empty(opened[path]) for path, kind in kinds.items()) and any(kinds.values()):
+        return job.records(prefix)
+    if any(kinds.values()):
+        tensors, records = (next(path for path in paths if bool(kinds[path]) is wanted) for wanted in (False, True))
+        raise UsageError(f"{records} holds records and {tensors} tensors: convert() one of them first")
+    sources = [open_source(target, limits=limits) for target in targets]
+    return job.tensors([source for source in sources if isinstance(source, Documents)], prefix, allowed)
+
+
+def _targets(srcs: Any) -> list[Any]:
+    """Every file that is meant; folders and prefixes that a format claims are files here."""
+    several = not (storage.is_path(srcs) or hasattr(srcs, "read"))
+    found: list[Any] = []
+    for item in srcs if several else [srcs]:
+        claimed = storage.is_local(item) and formats.by_path(os.fspath(item)) is not None
+        found += [item] if claimed else expand([item])
+    if not found:
+        raise UsageError("no files to merge: the list of paths is empty")
+    return found
+
+
+class _Job(NamedTuple):
+    """What was asked for."""
+
+    targets: list[Any]
+    paths: list[str]
+    dst: Any
+    format: str | None
+    sync: bool
+    progress: Progress | None
+    limits: Limits
+    options: Options
+
+    @property
+    def source(self) -> str:
+        more = f" and {len(self.paths) - _NAMED} more" if len(self.paths) > _NAMED else ""
+        return ", ".join(self.paths[:_NAMED]) + more
+
+    def _made(self, format: str, count: int, unit: str) -> Parts:
+        path = storage.describe(self.dst)
+        size = os.path.getsize(path) if storage.is_local(self.dst) and os.path.isfile(path) else 0
+        return Parts(self.source, format, [path], [count], unit, size)
+
+    def _wanted(self, found: str) -> str:
+        return self.format or formats.by_suffix(storage.describe(self.dst)) or found
+
+    # ---- records ---------------------------------------------------------------
+
+    def records(self, prefix: Prefix) -> Parts:
+        copying.check_record_format(self.format, storage.describe(self.dst))
+        if prefix is not None:
+            raise UsageError("prefix= is for the names of tensors; records stand one behind the other")
+        raw = RawRecords(self.targets, storage.describe(self.dst), self.options, self.progress, self.limits)
+        file: RecordFile | None = None
+        count = 0
+        try:
+            for block in raw.blocks():
+                file = file or RecordFile(self.dst, raw.packer(), self.sync)
+                file.add(copying.record_bytes(block, 0, len(block.records)))
+                count += len(block.records)
+            file = file or RecordFile(self.dst, raw.packer(), self.sync)
+            file.close()
+        except BaseException:
+            if file is not None:
+                file.abort()
+            raise
+        made = self._made(recognition.EXAMPLES, count, "record")
+        if storage.is_local(self.dst):
+            copying.copy_schema(self.paths, os.fspath(self.dst), self.sync, made)
+        return made
+
+    # ---- tensors ---------------------------------------------------------------
+
+    def tensors(self, sources: list[Documents], prefix: Prefix, allowed: frozenset[str]) -> Parts:
+        tables = [as_table(source) for source in sources]
+        rows = [table for table in tables if isinstance(table, ArrowTable) and not row_losses(table.document)]
+        if len(rows) == len(sources) and prefix is None:
+            wanted = self._wanted(sources[0].format)
+            if wanted in ("arrow", "parquet"):
+                return self._tables(rows, wanted)
+        firsts = []
+        streamed = False
+        for source in sources:
+            documents = source.documents()
+            first = next(documents, None)
+            streamed = streamed or first is None or bool(first.item) or next(documents, None) is not None
+            firsts.append(first)
+        if streamed:
+            if prefix is not None:
+                raise UsageError(
+                    "prefix= is for the names of tensors; the objects of streams stand one behind the other"
+                )
+            return self._streams(sources)
+        whole = [sound(source, first) for source, first in zip(sources, firsts, strict=True) if first is not None]
+        return self._documents(sources, whole, prefix, allowed)
+
+    def _put(self, file: PartFile, items: Iterable[Any]) -> None:
+        """Write all of it, or nothing."""
+        try:
+            for item in items:
+                file.add(item)
+            file.close()
+        except BaseException:
+            file.abort()
+            raise
+
+    def _tables(self, tables: list[ArrowTable], wanted: str) -> Parts:
+        count = done = 0
+
+        def batches() -> Iterable[Mapping[str, Any]]:
+            nonlocal count, done
+            for table in tables:
+                for columns in table.batches(BATCH_ROWS):
+                    yield columns.values
+                    count += columns.size
+                    done += sum(value.nbytes for value in columns.values.values())
+                    self._tell(done)
+
+        file = TableFile(self.dst, wanted, self.sync, self.options)
+        try:
+            self._put(file, batches())
+        except SchemaError as error:
+            raise SchemaError(f"tables of different columns can't be merged: {error}") from None
+        return self._made(wanted, count, "row")
+
+    def _tell(self, done: int) -> None:
+        if self.progress is not None:
+            self.progress(done, None)
+
+    def _streams(self, sources: list[Documents]) -> Parts:
+        wanted = self._wanted(sources[0].format)
+        count = done = 0
+        changes: list[str] = []
+
+        def objects() -> Iterable[Document]:
+            nonlocal count, done
+            for source in sources:
+                for document in source.documents():
+                    whole = sound(source, document)
+                    changes.extend(copying.stored_otherwise(whole, self.options) if not changes else [])
+                    yield whole
+                    count += 1
+                    done += sum(leaf.value.nbytes for leaf in whole.leaves)
+                    self._tell(done)
+
+        self._put(copying.stream_file(self.dst, wanted, self.sync, self.options), objects())
+        made = self._made(wanted, count, "object")
+        made.changes += changes
+        return made
+
+    def _documents(
+        self, sources: list[Documents], documents: list[Document], prefix: Prefix, allowed: frozenset[str]
+    ) -> Parts:
+        wanted = self._wanted(sources[0].format)
+        chosen = formats.get(wanted)
+        if not chosen.writes:
+            raise UsageError(f"format {wanted!r} is read here, not written: pass format=")
+        formats.check_options(chosen, self.options, chosen.write_options)
+        leaves: dict[Any, Leaf] = {}
+        owners: dict[Any, str] = {}
+        for source, document in zip(sources, documents, strict=True):
+            for leaf in document.leaves:
+                placed = _placed(leaf, prefix, source.path)
+                if placed.path in owners:
+                    raise UsageError(
+                        f"{placed.name!r} is in {owners[placed.path]} and in {source.path}: "
+                        "pass prefix='stem' to keep both under the names of their files"
+                    )
+                owners[placed.path], leaves[placed.path] = source.path, placed
+        check_places(list(leaves.values()), "the files give two values one place")
+        meta = _meta(sources, documents, allowed)
+        chosen.write(Document(list(leaves.values()), meta), self.dst, allowed, self.options, self.sync)
+        made = self._made(wanted, len(leaves), "tensor")
+        kept = Document(list(leaves.values()))
+        if wanted == "tb" or any(leaf.stored is not None for leaf in kept.leaves):
+            made.changes += copying.stored_otherwise(kept, self.options)
+        return made
+
+
+def _placed(leaf: Leaf, prefix: Prefix, path: str) -> Leaf:
+    """A leaf under the name that it has among those of other files."""
+    if prefix is None:
+        if leaf.path:
+            return leaf
+        value: Any = leaf.whole
+        if value.name is None:
+            raise UsageError(f"the tensor of {path} has no name: pass prefix='stem' to call it like its file")
+        return leaf._replace(value=amended(value, None, value.meta), path=(("key", value.name),))
+    if isinstance(prefix, str) and prefix != "stem":
+        raise UsageError(f"prefix={prefix!r}: expected 'stem', or a function of the path")
+    before = _stem(path) if isinstance(prefix, str) else prefix(path)
+    if not leaf.path:
+        value = leaf.whole
+        name = before if value.name is None else f"{before}/{value.name}"
+        return leaf._replace(value=amended(value, None, value.meta), path=(("key", name),))
+    (kind, first), *rest = leaf.path
+    if kind != "key":
+        return leaf._replace(path=(("key", before), *leaf.path))
+    return leaf._replace(path=(("key", f"{before}/{first}"), *rest))
+
+
+def _stem(path: str) -> str:
+    name = os.path.basename(path.rstrip("/\\"))
+    return name.partition(".")[0] or name
+
+
+def _meta(sources: list[Documents], documents: list[Document], allowed: frozenset[str]) -> dict[str, str]:
+    """The metadata of all files together."""
+    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for source, document in zip(sources, documents, strict=True):
+        for key, text in document.meta.items():
+            if found.setdefault(key, text) != text and "meta" not in allowed:
+                raise UsageError(
+                    f"the metadata {key!r} is {found[key]!r} in {owners[key]} and {text!r} in {source.path}: "
+                    "pass allow='meta' to keep the first"
+                )
+            owners.setdefault(key, source.path)
+    return found

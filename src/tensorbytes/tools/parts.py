@@ -1,0 +1,230 @@
+"""Several files made of one: how much goes into each, and how they appear together.
+
+Each file is written under a name of its own that nobody looks for. When all are whole, they get the names
+by which they are found; if anything fails before that, none of them stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from tensorbytes import dtypes, storage
+from tensorbytes.errors import UsageError
+from tensorbytes.records.files.paths import shard_path
+from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
+from tensorbytes.tools.recognition import EXAMPLES
+from tensorbytes.tools.report import many
+from tensorbytes.tree import Leaf
+
+_MOST_PARTS = 99_999
+_SHOWN = 12
+
+
+@dataclass
+class Parts:
+    """The result of `split` and `merge`: the files, and what went into them."""
+
+    source: str
+    format: str
+    files: list[str] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)  # how many records, rows, objects or tensors each file has
+    unit: str = "record"  # what these are: "record", "row", "object" or "tensor"
+    nbytes: int = 0  # of the files on disk
+    changes: list[str] = field(default_factory=list)  # what is otherwise than in the source
+
+    @property
+    def total(self) -> int:
+        return sum(self.items)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self) | {"total": self.total}
+
+    def __str__(self) -> str:
+        files = many(len(self.files), "file")
+        lines = [f"{self.source}: {many(self.total, self.unit)} in {files} ({self.format}), {self.nbytes} bytes"]
+        lines += [f"  {change}" for change in self.changes]
+        rows = list(zip(self.files, self.items, strict=True))
+        lines += [f"  {file}  {many(number, self.unit)}" for file, number in rows[:_SHOWN]]
+        if len(rows) > _SHOWN:
+            lines.append(f"  and {len(rows) - _SHOWN} more")
+        return "\n".join(lines)
+
+
+def part_path(path: str, index: int, count: int, format: str) -> str:
+    """x.tfrecord-00000-of-00004 as other tools call them; of other formats the suffix stays: x-00000-of-00004.npz."""
+    if format == EXAMPLES:
+        return shard_path(path, index, count)
+    stem, suffix = os.path.splitext(path)
+    return shard_path(stem, index, count) + suffix
+
+
+class PartFile(Protocol):
+    """One of the files, being written."""
+
+    def add(self, item: Any) -> None: ...
+
+    def close(self) -> object: ...
+
+    def abort(self) -> None: ...
+
+
+class FileSet:
+    """Files that get their names together. `inputs` are paths that must not be among them."""
+
+    def __init__(self, path: str, format: str, sync: bool, inputs: Iterable[str]) -> None:
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):  # said here, of the name that was given rather than of a hidden one
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        self._path, self._format, self._sync = path, format, sync
+        self._inputs = [os.path.realpath(one) for one in inputs if storage.is_local(one)]
+        self._mark = os.urandom(4).hex()
+        self._hidden: list[str] = []
+
+    def new(self) -> str:
+        """The name under which the next file is written."""
+        if len(self._hidden) == _MOST_PARTS:
+            raise UsageError(f"more than {_MOST_PARTS} parts: make them larger")
+        self._hidden.append(f"{self._path}.{self._mark}-{len(self._hidden)}.tmp")
+        return self._hidden[-1]
+
+    def publish(self) -> list[str]:
+        """Give all files their names, which these are."""
+        names = [part_path(self._path, index, len(self._hidden), self._format) for index in range(len(self._hidden))]
+        check_apart(names, self._inputs)
+        for name in names:
+            if os.path.isdir(name):
+                raise UsageError(f"{name} is a folder: a part would have this name")
+        new: list[str] = []
+        try:
+            for hidden, name in zip(self._hidden, names, strict=True):
+                existed = os.path.lexists(name)
+                os.replace(hidden, name)
+                new += [] if existed else [name]
+        except BaseException:
+            _remove(new)
+            raise
+        if self._sync:
+            storage.sync_folder(names[0])
+        return names
+
+    def discard(self) -> None:
+        _remove(self._hidden)
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def check_apart(outputs: Iterable[str], inputs: Iterable[str]) -> None:
+    """An input must not be replaced by what is made of it."""
+    read = {os.path.realpath(path) for path in inputs}
+    for path in outputs:
+        if os.path.realpath(path) in read:
+            raise UsageError(f"{path} is one of the files that are read: give the result another name")
+
+
+class Cutter:
+    """Decides how many of the next items go into the present file."""
+
+    def __init__(self, rows: int | None, nbytes: int | None, counts: list[int] | None = None) -> None:
+        self._rows, self._bytes = rows, nbytes
+        self._counts = counts  # how many items each file shall have
+        self.items = [0]
+        self._have = 0
+
+    def take(self, sizes: Array) -> int:
+        """How many items of these sizes still go into this file; if none, the next one is to be opened."""
+        number = len(sizes)
+        most = self._rows if self._counts is None else self._counts[len(self.items) - 1]
+        if most is not None:
+            number = min(number, most - self.items[-1])
+        if self._bytes is not None and number:
+            fit = int(np.searchsorted(np.cumsum(sizes[:number]), self._bytes - self._have, side="right"))
+            number = fit if fit or self.items[-1] else 1  # what is too large for any file is alone in one
+        self.items[-1] += number
+        self._have += int(sizes[:number].sum())
+        return number
+
+    def next(self) -> None:
+        self.items.append(0)
+        self._have = 0
+
+    @property
+    def empty_left(self) -> bool:
+        """Whether there are files still to come, with nothing in them."""
+        return self._counts is not None and len(self.items) < len(self._counts)
+
+
+def even(total: int, shards: int) -> list[int]:
+    """How many of `total` items each of some files gets, as evenly as it goes."""
+    return [total * (index + 1) // shards - total * index // shards for index in range(shards)]
+
+
+# ---- sizes --------------------------------------------------------------------
+
+
+def row_sizes(columns: Iterable[Value], rows: int) -> Array:
+    """The bytes of each row of some columns."""
+    total = np.zeros(rows, np.int64)
+    for value in columns:
+        total += _row_sizes(value, rows)
+    return total
+
+
+def _row_sizes(value: Value, rows: int) -> Array | int:
+    bounds = np.arange(rows + 1)
+    while isinstance(value, Ragged):
+        for level in value.splits:
+            bounds = level[bounds]
+        value = value.values
+    if isinstance(value, Tensor):
+        return np.diff(bounds) * (dtypes.get(value.dtype).itemsize * int(np.prod(value.shape[1:], dtype=np.int64)))
+    if isinstance(value, Strings):
+        sizes: Array = np.diff(value.offsets[bounds * int(np.prod(value.shape[1:], dtype=np.int64))])
+        return sizes
+    return 0
+
+
+def groups(leaves: list[Leaf]) -> list[list[Leaf]]:
+    """Leaves that must stay together, since a part of a list is no list: all of each list."""
+    found: dict[Any, list[Leaf]] = {}
+    for leaf in leaves:
+        steps = [kind for kind, _ in leaf.path]
+        cut = next((at for at, kind in enumerate(steps) if kind in ("list", "tuple")), None)
+        key = ("alone", len(found)) if cut is None else ("list", leaf.path[:cut])
+        found.setdefault(key, []).append(leaf)
+    return list(found.values())
+
+
+def filled(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of runs of items of at most so many bytes; a larger item is alone."""
+    start, room = 0, most
+    for at, size in enumerate(sizes):
+        if at > start and size > room:
+            yield start, at
+            start, room = at, most
+        room -= size
+    if sizes:
+        yield start, len(sizes)
+
+
+def fewest(sizes: list[int], shards: int) -> int:
+    """The smallest limit by which `filled` makes at most so many runs."""
+    low, high = max([1, *sizes]), max(1, sum(sizes))
+    while low < high:
+        middle = (low + high) // 2
+        if sum(1 for _ in filled(sizes, middle)) <= shards:
+            high = middle
+        else:
+            low = middle + 1
+    return low

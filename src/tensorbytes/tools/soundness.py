@@ -1,0 +1,262 @@
+"""Whether the tensors of a file are what was written, as far as its format can tell; manifests for those that can't.
+
+A manifest is a JSON file beside another one, `model.safetensors.sums.json`, with a SHA-256 of each tensor:
+
+    {"tensorbytes.sums": 1, "tensors": [{"name": "w", "dtype": "float32", "shape": [2, 3], "sha256": "..."}]}
+
+The digest is of the tensor's values, whatever format they are stored in: dtype, shape and elements, as the
+native frame has them. So it still fits when the file was converted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tensorbytes import formats, storage
+from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
+from tensorbytes.reader import naming
+from tensorbytes.tensor import Value, amended
+from tensorbytes.tools.sources import BATCH_ROWS, Documents, Table, as_table, open_source
+from tensorbytes.tree import Document, Leaf
+
+MANIFEST_SUFFIX = ".sums.json"
+_KEY, _VERSION = "tensorbytes.sums", 1
+# A manifest that is larger than this is none.
+_MOST_BYTES = 1 << 28
+# What a format's own checksums are; all others have none.
+_CHECKSUMS = {
+    "tb": "CRC-32C of each tensor",
+    "npz": "CRC-32 of each array",
+    "torchfile": "CRC-32 of each storage",
+    "checkpoint": "CRC-32C of each tensor",
+    "parquet": "CRC-32 of each page, where its writer made them",
+}
+
+
+class Fault(NamedTuple):
+    """Something that is not as it was written. No name: the file as a whole."""
+
+    name: str | None
+    what: str
+    at: int | None = None  # the byte of the file, where it is known
+
+
+@dataclass
+class Soundness:
+    """What was found in a file of tensors."""
+
+    path: str
+    format: str
+    tensors: int = 0
+    rows: int | None = None  # of tables and streams
+    nbytes: int = 0  # of the tensors, in memory
+    checksums: str = ""  # what was checked beside the structure; empty: nothing could be
+    manifest: str = ""  # the path of the one that was compared
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+def manifest_path(path: str) -> str:
+    return path + MANIFEST_SUFFIX
+
+
+def check(
+    path: Any,
+    format: str | None = None,
+    *,
+    manifest: str | None = None,
+    limits: Limits = LIMITS,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Soundness:
+    """Read every tensor of a file, one after the other, and list those that are damaged.
+
+    With `manifest` the tensors are compared with it, too. Records have `verify`.
+    """
+    sums = None if manifest is None else read_manifest(manifest)
+    digests: list[dict[str, Any]] | None = None if sums is None else []
+    found = _read(open_source(path, format, limits=limits), digests, progress)
+    if sums is not None and digests is not None:
+        found.manifest = str(manifest)
+        _compare(found, sums, digests)
+    return found
+
+
+def write_manifest(
+    path: Any,
+    target: str,
+    format: str | None = None,
+    *,
+    limits: Limits = LIMITS,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Soundness:
+    """Save the digests of a file's tensors, unless some of them are damaged already."""
+    digests: list[dict[str, Any]] = []
+    found = _read(open_source(path, format, limits=limits), digests, progress)
+    if found.ok:
+        text = json.dumps({_KEY: _VERSION, "tensors": digests}, indent=1)
+        storage.write(target, [text.encode()])
+        found.manifest = target
+    return found
+
+
+def read_manifest(path: str) -> list[dict[str, Any]]:
+    """The rows of a manifest."""
+    with open(path, "rb") as file:
+        text = file.read(_MOST_BYTES + 1)
+    try:
+        plain: Any = json.loads(text) if len(text) <= _MOST_BYTES else None
+        if plain[_KEY] != _VERSION:
+            raise UsageError(f"{path}: a manifest of version {plain[_KEY]!r}; this one reads version {_VERSION}")
+        rows: list[dict[str, Any]] = [
+            {"name": row["name"], "dtype": row["dtype"], "shape": row["shape"], "sha256": row["sha256"]}
+            for row in plain["tensors"]
+        ]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise UsageError(f"{path}: not a manifest as verify writes them") from None
+    return rows
+
+
+# ---- reading ----------------------------------------------------------------------
+
+
+def _read(
+    source: Documents | Table,
+    digests: list[dict[str, Any]] | None,
+    progress: Callable[[int, int | None], None] | None,
+) -> Soundness:
+    found = Soundness(source.path, source.format, checksums=_CHECKSUMS.get(source.format, ""))
+    if isinstance(source, Table):
+        raise UsageError(f"{source.path} holds records: verify(path) checks those")
+    table = as_table(source) if digests is None else None
+    if table is not None:
+        # A few rows at a time: a column may be larger than the memory.
+        _read_rows(table, found, progress)
+        return found
+    try:
+        _read_documents(source, found, digests, progress)
+    except CorruptError as error:
+        found.faults.append(Fault(None, error.what, error.at))
+    return found
+
+
+def _read_rows(table: Table, found: Soundness, progress: Callable[[int, int | None], None] | None) -> None:
+    names: dict[str, None] = {}
+    found.rows = 0
+    try:
+        with naming(found.path):
+            for columns in table.batches(BATCH_ROWS):
+                names.update(dict.fromkeys(columns.values))
+                found.rows += columns.size
+                found.nbytes += sum(value.nbytes for value in columns.values.values())
+                if progress is not None:
+                    progress(found.nbytes, None)
+    except CorruptError as error:
+        found.faults.append(Fault(None, f"{error.what} (after row {found.rows})", error.at or None))
+    found.tensors = len(names)
+
+
+def _read_documents(
+    source: Documents,
+    found: Soundness,
+    digests: list[dict[str, Any]] | None,
+    progress: Callable[[int, int | None], None] | None,
+) -> None:
+    count = 0
+    compressed = plain = False
+    for count, document in enumerate(source.documents(), 1):
+        total = None if document.item else sum(leaf.value.nbytes for leaf in document.leaves)
+        done = 0
+        for leaf in document.leaves:
+            found.tensors += 1
+            compressed, plain = compressed or leaf.stored is not None, plain or leaf.stored is None
+            row = _checked(leaf, found, digests is not None)
+            if digests is not None and row is not None:
+                digests.append(row)
+            done += leaf.value.nbytes
+            if progress is not None:
+                progress(done, total) if total else progress(found.nbytes, None)
+        if document.item:
+            found.rows = count
+    if compressed and not found.checksums:
+        found.checksums = "CRC-32C of each compressed tensor" if plain else "CRC-32C of each tensor"
+
+
+def _checked(leaf: Leaf, found: Soundness, wanted: bool) -> dict[str, Any] | None:
+    """Look at one tensor; its row of a manifest, if that is wanted and it is whole."""
+    try:
+        if leaf.check is not None:
+            leaf.check()
+        value = leaf.whole
+    except CorruptError as error:
+        found.faults.append(Fault(leaf.name, error.what, error.at or None))
+        found.nbytes += leaf.value.nbytes
+        return None
+    found.nbytes += value.nbytes
+    return _row(leaf.name, value) if wanted else None
+
+
+# ---- manifests --------------------------------------------------------------------
+
+
+def _row(name: str | None, value: Value) -> dict[str, Any]:
+    from tensorbytes.reader import Entry
+
+    entry = Entry(Leaf(value), lambda whole: whole, "")
+    shape = list(entry.shape)
+    return {"name": name, "dtype": entry.dtype, "shape": shape, "sha256": _digest(value)}
+
+
+def _digest(value: Value) -> str:
+    digest = hashlib.sha256()
+    for piece in _pieces(value):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(value: Value) -> Iterator[Any]:
+    """The value as the native frame has it, without its name and metadata; never one big join."""
+    # The unit of times is a part of them.
+    meta = {key: text for key, text in value.meta.items() if key == "numpy.dtype" and "64[" in text}
+    yield from formats.get("tb").encode(Document([Leaf(amended(value, None, meta))]), frozenset(), {})
+
+
+def _compare(found: Soundness, sums: list[dict[str, Any]], digests: list[dict[str, Any]]) -> None:
+    """Name by name, and in turn those that share one, as the objects of a stream do."""
+    expected: dict[Any, list[dict[str, Any]]] = {}
+    for row in sums:
+        expected.setdefault(row["name"], []).append(row)
+    damaged = {fault.name for fault in found.faults}
+    for row in digests:
+        waiting = expected.get(row["name"])
+        if row["name"] in damaged:
+            continue
+        if not waiting:
+            found.faults.append(Fault(row["name"], "not in the manifest"))
+            continue
+        wanted = waiting.pop(0)
+        if row != wanted:
+            found.faults.append(Fault(row["name"], _apart(row, wanted)))
+    for name, rest in expected.items():
+        if rest and name not in damaged:
+            found.faults.append(Fault(name, "in the manifest, and not in the file"))
+
+
+def _apart(row: dict[str, Any], wanted: dict[str, Any]) -> str:
+    for key in ("dtype", "shape"):
+        if row[key] != wanted[key]:
+            return f"{key} {row[key]}, and {wanted[key]} in the manifest"
+    return "its values are not those of the manifest"
+
+
+def manifest_of(path: str) -> str | None:
+    """The manifest beside a local file, if there is one."""
+    beside = manifest_path(path)
+    return beside if storage.is_local(path) and os.path.isfile(beside) else None
