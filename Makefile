@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup.py pyproject.toml
 
-.PHONY: demo test test-slow check bench fidelity docs clean help
+.PHONY: demo test test-slow check bench fidelity transcripts docs clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
@@ -13,6 +13,7 @@ help:
 	@echo "make check      lint and types"
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
 	@echo "make docs       build the documentation into site/"
+	@echo "make transcripts  run every command on every format: docs/transcripts.md"
 	@echo "make fidelity   regenerate docs/fidelity.md, docs/conversions.md and the README table of formats"
 
 $(VENV)/pip: # pip 25.1 knows dependency groups
@@ -58,6 +59,9 @@ fidelity: $(VENV)/dev
 	$(BIN)/python -m tests.fidelity docs/fidelity.md
 	$(BIN)/python -m tests.conversions docs/conversions.md
 	$(BIN)/python -m tests.readme README.md
+
+transcripts: $(VENV)/dev
+	$(BIN)/python -m tests.transcripts docs/transcripts.md
 
 docs: $(VENV)/docs # the theme's note on its own next version is no part of the output
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean

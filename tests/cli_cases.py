@@ -128,7 +128,7 @@ def _read(fd, end):
         return b""
 
 
-def interrupted(*arguments, after, cwd=None):
+def interrupted(*arguments, after, cwd=None, by=signal.SIGINT):
     """Run the real command in a pipe and press Ctrl-C, so to speak, once `after(process)` is true."""
     with heeding_interrupts():
         process = subprocess.Popen(
@@ -144,7 +144,7 @@ def interrupted(*arguments, after, cwd=None):
         assert process.poll() is None, f"ended by itself: {process.communicate()}"
         assert time.monotonic() < end, "what it should do first does not happen"
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     out, err = process.communicate(timeout=_SECONDS)
     return Ran(process.returncode, out.decode(errors="replace"), err.decode())
 

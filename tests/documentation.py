@@ -71,7 +71,7 @@ def _outcomes(page: Path) -> Iterator[tuple[re.Match[str], str, tuple[int, int]]
         elif kind == "console":
             for command in _COMMAND.finditer(code):
                 start, end = command.span(2)
-                yield match, _on_a_terminal(command[1]), (match.start(2) + start, match.start(2) + end)
+                yield match, on_a_terminal(command[1]), (match.start(2) + start, match.start(2) + end)
         else:
             yield match, _elsewhere(code, where) if kind == "py" else _refused_by_protoc(code), match.span(3)
 
@@ -109,7 +109,7 @@ def _alike(shown: str, got: str) -> bool:
     return re.fullmatch(pattern, got.strip(), re.DOTALL) is not None
 
 
-def _on_a_terminal(command: str) -> str:
+def on_a_terminal(command: str) -> str:
     """What a shell command shows to somebody who sits in front of it."""
     import fcntl
     import pty

@@ -3,6 +3,7 @@
 import functools
 import http.server
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -271,6 +272,35 @@ def test_interrupted(verb, tmp_path):
         ran = interrupted("stats", "large.tb", cwd=tmp_path, after=_busy)
     assert (ran.code, ran.out, ran.err) == (130, "", "tb: interrupted\n")
     assert set(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])
+def test_ended_by_others(by, tmp_path):
+    """kill, or a terminal that goes away, while a file is written."""
+    tb.save(np.zeros(1 << 24, np.float32), tmp_path / "large.npy")
+    before = set(os.listdir(tmp_path))
+    ran = interrupted(
+        *("cat", "large.npy", "--as", "text", "-o", "out.txt"),
+        cwd=tmp_path,
+        after=lambda _: _new_bytes(tmp_path, before),
+        by=by,
+    )
+    assert (ran.code, ran.out, ran.err) == (128 + by, "", "tb: interrupted\n")
+    assert set(os.listdir(tmp_path)) == before
+
+
+def test_limits_are_the_environments(tmp_path):
+    data = tb.dumps(np.zeros(1 << 20, np.float32), compression="zstd")
+    (tmp_path / "zeros.tb").write_bytes(data)
+    ran = piped("stats", "zeros.tb", cwd=tmp_path, env={"TENSORBYTES_MAX_BYTES": "1000"})
+    assert ran.code == 2
+    assert "over the limit of 1000; TENSORBYTES_MAX_BYTES=N tb ... allows N bytes" in ran.err
+    assert piped("stats", "zeros.tb", cwd=tmp_path, env={"TENSORBYTES_MAX_BYTES": "10000000"}).code == 0
+    ran = piped("stats", "zeros.tb", cwd=tmp_path, env={"TENSORBYTES_MAX_BYTES": "1GB"})
+    assert (ran.code, ran.err) == (
+        0,
+        "tb: warning: TENSORBYTES_MAX_BYTES='1GB' is no number of bytes, and is ignored\n",
+    )
 
 
 def _new_bytes(folder, before):

@@ -7,6 +7,8 @@ unaware of tensorbytes would catch.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -88,4 +90,12 @@ class Limits:
     max_depth: int = 64
 
 
-LIMITS = Limits()
+def _default_limits() -> Limits:
+    """Whoever runs a program, or a command, may set its max_bytes without a change of the program."""
+    text = os.environ.get("TENSORBYTES_MAX_BYTES", "")
+    if text and not text.isdecimal():
+        warnings.warn(f"TENSORBYTES_MAX_BYTES={text!r} is no number of bytes, and is ignored", stacklevel=2)
+    return Limits(max_bytes=int(text)) if text.isdecimal() else Limits()
+
+
+LIMITS = _default_limits()

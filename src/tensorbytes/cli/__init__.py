@@ -1,6 +1,7 @@
 """The command line: `tb FILE`, `tb VERB ...`; the same as `tensorbytes` and `python -m tensorbytes`.
 
-Exit codes: 0 fine, 1 differs or damaged, 2 wrong usage or a file that can't be read, 130 interrupted.
+Exit codes: 0 fine, 1 differs or damaged, 2 wrong usage or a file that can't be read, 130 interrupted
+(Ctrl-C; 143 after kill).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-FINE, DIFFERS, USAGE, INTERRUPTED = 0, 1, 2, 130
+FINE, DIFFERS, USAGE = 0, 1, 2
 BUG = 70  # as sysexits.h has it: not to be taken for a file that is damaged
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ends
 DEFAULT = "info"
@@ -60,8 +61,11 @@ def _guarded(argv: list[str]) -> int:
     except SystemExit as stop:  # argparse has said why
         return stop.code if isinstance(stop.code, int) else FINE if stop.code is None else USAGE
     except KeyboardInterrupt:
-        _tell("interrupted")
-        return INTERRUPTED
+        from tensorbytes.cli import interrupts
+
+        with _suppressed():  # a terminal that went away
+            _tell("interrupted")
+        return interrupts.exit_code()
     except BrokenPipeError:
         # Whoever read has what they wanted (`| head`). What is left would be written at exit: to nowhere.
         _discard_output()

@@ -1,4 +1,7 @@
-"""Ctrl-C: noted, since what it interrupts may make another error of it, and held back where it would leave traces."""
+"""Ctrl-C, kill and a terminal that goes away: each ends a command in order, so that no partial file stays.
+
+They are noted, since what they interrupt may make another error of it, and held back where they would leave traces.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,25 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-_noted = False
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_noted = 0
 
 
 def heed() -> None:
-    """Note from now on when Ctrl-C is pressed, unless whoever started us has it ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _note)
+    """Note from now on when we are to end, unless whoever started us has that ignored (nohup, say)."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, _note)
+
+
+def exit_code() -> int:
+    """What a shell reports of a program that the signal ends: 130 after Ctrl-C."""
+    return 128 + (_noted or signal.SIGINT)
 
 
 def _note(number: int, frame: FrameType | None) -> None:
     global _noted
-    _noted = True
+    _noted = number
     raise KeyboardInterrupt
 
 
@@ -30,11 +40,11 @@ def check() -> None:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Ctrl-C waits until the block is done."""
+    """Signals to end wait until the block is done."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _CALLS = (
+    ("pass limits=Limits(max_bytes=...) to allow it", "TENSORBYTES_MAX_BYTES=N tb ... allows N bytes"),
     ("with tb.open(path) as f: f.verify()", "tb verify FILE"),
     ("; open_records(path) reads them", ""),
     ("read_events(path) reads them, inspect(path) lists them", "tb info lists them, tb head shows them"),

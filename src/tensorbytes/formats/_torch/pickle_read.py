@@ -86,7 +86,7 @@ def run(data: bytes, start: int, base: int, world: World, limits: Limits) -> tup
     if len(data) - start > limits.max_bytes // _GROWTH:
         raise LimitError(
             f"a pickle of {len(data) - start} bytes may take {_GROWTH} times as much memory, over the limit of "
-            f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to read it"
+            f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
         )
     machine, table, at = Machine(data, world), _TABLE, start
     try:
