@@ -38,7 +38,7 @@ $(VENV)/model: $(VENV)/dev # 83 MB of real weights; without them the benchmarks 
 	@touch $@
 
 demo: $(VENV)/package
-	$(BIN)/tb demo
+	$(BIN)/tb demo --text
 
 test: $(VENV)/dev
 	TENSORBYTES_KERNEL=compiled $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -65,6 +65,7 @@ transcripts: $(VENV)/dev
 
 docs: $(VENV)/docs # the theme's note on its own next version is no part of the output
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "site/index.html is ready; with the search: $(BIN)/mkdocs serve"
 
 clean:
 	rm -rf $(VENV) build dist site src/*.egg-info src/tensorbytes/_wire/*.so

@@ -236,7 +236,7 @@ def test_a_missing_framework_is_named_with_its_pip_command(name):
         "except tb.MissingDependencyError as error: print(error)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == f"framework {name!r} needs an optional package: pip install 'tensorbytes[{name}]'\n"
+    assert out == f"framework {name!r} needs the optional package {name}: pip install 'tensorbytes[{name}]'\n"
 
 
 def test_losses_are_refused_until_allowed():

@@ -1,10 +1,12 @@
 """tb convert: any format to any other, what is refused, and what Ctrl-C leaves."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import tensorbytes as tb
 from cli_cases import COMMAND, checkpoint, in_terminal, inside, interrupted, piped, record_file
 from tensorbytes import storage
+from tensorbytes.cli import wording
 
 SUFFIXES = ["tb", "npz", "safetensors", "arrow", "parquet", "ckpt", "pt", "pbs"]
 SINGLE = ["npy", "arrowtensor", "binpb", "pb", "tensorproto"]
@@ -56,7 +59,10 @@ def test_formats_of_one_tensor(target, model, tmp_path, capsys):
 
 def test_a_report_in_words(model, tmp_path, capsys):
     ran = inside(capsys, "convert", model, tmp_path / "m.tb", "--verify", "--text")
-    assert ran.lines == [f"{model} (npz) -> {tmp_path}/m.tb (tb): 2 tensors, 48 B, verified", "  nothing lost"]
+    assert ran.lines == [
+        f"{model} (NumPy archive) -> {tmp_path}/m.tb (tensorbytes): 2 tensors, 48 B of data, verified",
+        "  nothing lost",
+    ]
 
 
 def test_an_existing_file_is_replaced_only_when_asked(model, tmp_path, capsys):
@@ -203,7 +209,7 @@ def test_what_can_not_be(model, tmp_path, capsys):
         ([model, tmp_path / "m.gguf"], "is read here, not written"),
         ([model, "-"], "pass --to FORMAT"),
         ([tmp_path / "none.npz", tmp_path / "m.tb"], "no such file"),
-        ([model, tmp_path / "no" / "m.tb"], "no such file"),
+        ([model, tmp_path / "no" / "m.tb"], f"m.tb: the folder {tmp_path / 'no'} does not exist"),
         ([model, tmp_path / "m.tb", "--shards", "3"], "--shards 3 goes with TFRecord"),
     ]:
         ran = inside(capsys, "convert", *arguments)
@@ -216,7 +222,7 @@ def test_what_can_not_be(model, tmp_path, capsys):
 def test_stdin_to_stdout(target, model, tmp_path):
     ran = piped("convert", "-", "-", "--to", target, "--names", "w", stdin=model.read_bytes(), text=False)
     assert ran.code == 0, ran.err
-    assert ran.err.startswith(b"stdin (npz) -> stdout ")
+    assert ran.err.startswith(b"stdin (NumPy archive) -> stdout ")
     back = tmp_path / f"back.{target}"
     back.write_bytes(ran.out)
     again = piped("convert", back, tmp_path / "again.npz", "--allow", "all")
@@ -380,3 +386,55 @@ def test_a_checkpoint_of_many_tensors(tmp_path, capsys):
     tb.save(checkpoint(), tmp_path / "c.safetensors")
     assert inside(capsys, "convert", tmp_path / "c.safetensors", tmp_path / "c.pt", "--names", "layers.3.*").code == 0
     assert len(tb.load(tmp_path / "c.pt")) == 3
+
+
+def test_a_url_of_a_local_file_is_as_safe_as_its_path(model, tmp_path, capsys):
+    before = model.read_bytes()
+    for verb in ("convert", "merge", "repair"):
+        ran = inside(capsys, verb, model, f"file://{model}")
+        assert ran.code == 2
+        assert model.read_bytes() == before
+    assert inside(capsys, "cat", f"{model}::w", "-o", f"file://{model}").code == 2
+    assert inside(capsys, "convert", f"file://{model}", f"file://{model}", "--force").code == 0
+    assert tb.equal(tb.load(model), {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(3)})
+
+
+def test_files_of_several_are_not_replaced_unasked(model, tmp_path, capsys):
+    for name, arguments in (
+        ("m-00001-of-00002.safetensors", ["m.safetensors", "--option", "max_shard_bytes=10"]),
+        ("m.data-00000-of-00001", ["m.ckpt", "--to", "checkpoint"]),
+    ):
+        (tmp_path / name.replace("m.data", "m.ckpt.data")).write_text("precious")
+        ran = inside(capsys, "convert", model, tmp_path / arguments[0], *arguments[1:])
+        assert ran.code == 2
+        assert "exists already" in ran.err
+        assert (tmp_path / name.replace("m.data", "m.ckpt.data")).read_text() == "precious"
+
+
+@pytest.mark.parametrize("option", ["names=1", "src=1", "progress=1"])
+def test_options_that_are_those_of_the_command(option, model, tmp_path, capsys):
+    ran = inside(capsys, "convert", model, tmp_path / "m.tb", "--option", option)
+    assert ran.code == 2
+    assert f"--option {option[:-2]}" in ran.err
+
+
+def test_what_commands_say_otherwise_is_said_by_the_library():
+    """Each phrase that is put into words of the command line stands in a message of the library."""
+    source = "".join(
+        path.read_text() for path in Path(storage.__file__).parent.rglob("*.py") if path.parent.name != "cli"
+    )
+    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # a message may go over several lines
+    for call, _ in wording._CALLS:
+        assert call in joined, call
+
+
+def test_a_file_called_like_an_argument_keeps_its_name(model, tmp_path, capsys):
+    folder = tmp_path / "rows=5"
+    folder.mkdir()
+    model.rename(folder / "shards=4.npz")
+    ran = inside(capsys, "cat", f"{folder}/shards=4.npz::nothing")
+    assert f"{folder}/shards=4.npz has no tensor" in ran.err
+    for arguments in (["x.npz", "--shards", "2"], ["x.tfrecord", "--unstack", "0", "--shards", "0"]):
+        ran = inside(capsys, "convert", folder / "shards=4.npz", tmp_path / arguments[0], *arguments[1:])
+        assert ran.code == 2
+        assert "shards=2" not in ran.err

@@ -17,7 +17,7 @@ import tensorbytes as tb
 from cli_cases import COMMAND, checkpoint, heeding_interrupts, in_terminal, inside, interrupted, piped, record_file
 from tensorbytes import cli
 from tensorbytes.cli import output, progress
-from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.output import Cell, Column, Output, folded
 from tensorbytes.cli.verbs import VERBS
 
 HEAVY = {"torch", "tensorflow", "jax", "scipy", "pyarrow", "fsspec"}
@@ -192,8 +192,8 @@ def test_tables_fit_the_terminal(columns, model):
     ran = in_terminal("info", model, columns=columns)
     assert ran.code == 0
     assert "\x1b[" in ran.out
-    table = ran.lines[2:]
-    assert table[0].startswith("name")
+    start = next(at for at, line in enumerate(ran.lines) if line.startswith("name"))
+    table = ran.lines[start:]
     assert max(map(len, table)) <= columns
     assert any("layers.0..11" in line for line in table)
     assert ("█" in ran.plain) == (columns >= 80), "a narrow terminal has no room for bars"
@@ -249,6 +249,20 @@ def test_a_full_disk(model):
 def test_no_output_at_all(model):
     done = subprocess.run(f'"{sys.executable}" -m tensorbytes info "{model}" >&-', shell=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_no_errors_at_all(model):
+    for path, code in ((model, 0), ("gone.tb", 2)):
+        command = f'"{sys.executable}" -m tensorbytes verify "{path}" 2>&-'
+        done = subprocess.run(command, shell=True, capture_output=True)
+        assert done.returncode == code
+        assert b"tb verify:" not in done.stdout
+
+
+def test_what_was_typed_wrongly_is_escaped(model):
+    ran = piped("info", model, "--bad\x1b[31m")
+    assert ran.code == 2
+    assert "--bad\\x1b[31m" in ran.err
 
 
 @pytest.mark.parametrize("verb", ["cat", "stats"])
@@ -423,3 +437,16 @@ def test_nothing_is_shown_of_short_work(monkeypatch):
     with bar:
         bar(1, 2)
     assert bar._bar is None
+
+
+def test_cells_fold_where_words_end():
+    assert folded("optimizer/weight_decay", 14) == ["optimizer/", "weight_decay"]
+    assert folded("pip install 'x[y]'", 12) == ["pip install", "'x[y]'"]
+    assert folded("abcdefgh", 3) == ["abc", "def", "gh"]
+
+
+def test_the_version_is_a_command_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert inside(capsys, "version").out == inside(capsys, "--version").out
+    assert "--version" in inside(capsys, "--help").out
+    assert max(map(len, in_terminal("--help", columns=50).lines)) <= 52

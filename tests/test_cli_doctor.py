@@ -65,12 +65,12 @@ def test_the_doctor_on_a_terminal():
 
 
 def test_the_demo(tmp_path, capsys):
-    ran = inside(capsys, "demo", "--to", "numpy", "--count", "20", "--keep", tmp_path / "predictions.tb")
+    ran = inside(capsys, "demo", "--to", "numpy", "--count", "20", "--text", "--keep", tmp_path / "predictions.tb")
     assert ran.code == 0
     assert ran.out.count(" equal ") == 1
     assert "CorruptError: predictions.tb: the checksum of a record's data differs" in ran.out
     assert len(tb.open(tmp_path / "predictions.tb")) == 20
-    steps = [item["step"] for item in inside(capsys, "demo", "--to", "numpy", "--count", "3", "--json").items]
+    steps = [item["step"] for item in inside(capsys, "demo", "--to", "numpy", "--count", "3").items]
     assert steps == ["made", "stored", "reloaded", "looked", "damaged"]
 
 
@@ -87,6 +87,8 @@ TRIES = {
     "tb in": {"info", "index"},
     "tb stats --bi": {"--bins"},
     "tb --sca": {"--scan"},
+    "tb model.tb --fla": {"--flat"},
+    "tb --ver": {"--version"},
     "tb cat --as te": {"text", "tensorproto"},
     "tb convert --to saf": {"safetensors"},
     "tb completion ": {"bash", "zsh", "fish"},

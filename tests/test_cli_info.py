@@ -77,6 +77,7 @@ def test_bars():
     assert [drawing.bar(share, 4) for share in (0, 0.001, 0.5, 1)] == ["", "▏", "██", "████"]
     assert drawing.bar(0.5, 4, blocks=False) == "##"
     assert [drawing.percent(part, 200) for part in (0, 1, 3, 200)] == ["0 %", "< 1 %", "2 %", "100 %"]
+    assert [drawing.percent(part, 10_000) for part in (9_940, 9_960, 9_999)] == ["99 %", "99.6 %", "> 99.9 %"]
     assert drawing.histogram([0, 1, 8, 4], 1) == [" ▁█▄"]
     assert drawing.histogram([1, 2], 2, blocks=False) == [" #", "##"]
     assert drawing.gathered([1, 2, 3], 3) == [1, 2, 3]
@@ -269,6 +270,100 @@ def test_a_report(tmp_path, capsys):
     assert ran.code == 0
     assert "embed" in (tmp_path / "report.html").read_text()
     assert inside(capsys, "info", tmp_path / "model.tb", tmp_path / "model.tb", "--html", "x.html").code == 2
+
+
+def test_a_report_to_stdout(tmp_path):
+    tb.save(checkpoint(2), tmp_path / "model.tb")
+    ran = piped("info", "model.tb", "--html", "-", cwd=tmp_path)
+    assert ran.code == 0
+    assert ran.out.startswith("<!DOCTYPE html>")
+    assert ran.err.startswith("model.tb -> stdout: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.tb"]
+    assert "does not go to a terminal" in in_terminal("info", "model.tb", "--html", "-", cwd=tmp_path).plain
+
+
+# ---- plain values ---------------------------------------------------------------------
+
+CHECKPOINT = {
+    "w": np.ones((3, 4), np.float32),
+    "epoch": 12,
+    "zero": 0,
+    "big": 2**70,
+    "lr": 1e-3,
+    "nan": float("nan"),
+    "flag": False,
+    "version": "2.1",
+    "empty": [],
+    "none": None,
+    "betas": [0.9, 0.99],
+    "long": "x" * 1000,
+    "scalar": np.float16(2),
+    "bytes": b"\xff",
+}
+
+
+def test_plain_values_are_no_tensors(tmp_path, capsys):
+    tb.save(CHECKPOINT, tmp_path / "model.tb")
+    shown = inside(capsys, "info", tmp_path / "model.tb", "--text").lines
+    assert shown[0].endswith("1 tensor, 13 values")
+    rows = {line.split()[0]: line.split()[1:] for line in shown[3:]}
+    assert rows["w"][:5] == ["float32", "[3,", "4]", "48", "B"]
+    assert rows["epoch"] == ["int", "=", "12"]
+    assert rows["big"] == ["int", "=", str(2**70)]
+    assert rows["nan"] == ["float", "=", "nan"]
+    assert rows["flag"] == ["bool", "=", "false"]
+    assert rows["version"] == ["str", "=", '"2.1"']
+    assert rows["empty"] == ["list", "=", "[]"]
+    assert rows["none"] == ["none", "=", "none"]
+    assert rows["betas"] == ["list[float]", "=", "[0.9,", "0.99]"]
+    assert rows["long"] == ["str", "1", "kB"]
+    assert rows["scalar"] == ["float16", "=", "2.0"]
+    assert rows["bytes"] == ["bytes", "=", r"b'\xff'"]
+    first = {
+        line.split()[0]: line.split()[1:] for line in inside(capsys, "head", tmp_path / "model.tb", "--text").lines
+    }
+    assert first["big"] == ["int", str(2**70)]
+
+
+def test_json_tells_what_there_is_to_tell(tmp_path, capsys):
+    tb.save(CHECKPOINT, tmp_path / "model.tb")
+    found = {tensor["name"]: tensor for tensor in inside(capsys, "info", tmp_path / "model.tb").item["tensors"]}
+    assert found["w"] == {"name": "w", "kind": "tensor", "dtype": "float32", "shape": [3, 4], "nbytes": 48}
+    values = {name: tensor.get("value") for name, tensor in found.items() if name not in ("w", "long", "bytes")}
+    assert values == {name: CHECKPOINT[name] for name in values} | {"nan": "NaN", "scalar": 2.0}
+    assert "value" not in found["long"]
+    assert (found["none"]["python"], found["long"]["python"]) == ("none", "str")
+
+
+def test_a_damaged_value_is_not_shown(tmp_path, capsys):
+    tb.save({"x": np.zeros(2), "note": "a text to damage"}, tmp_path / "x.tb")
+    data = (tmp_path / "x.tb").read_bytes()
+    (tmp_path / "x.tb").write_bytes(data.replace(b"text to", b"tent to"))
+    assert "tent" not in inside(capsys, "info", tmp_path / "x.tb").out
+
+
+def test_values_of_layers_that_are_alike(tmp_path, capsys):
+    state = {f"state/{n}": {"step": 7, "seed": n, "m": np.ones(3)} for n in range(5)}
+    tb.save(state, tmp_path / "x.tb")
+    shown = [line.split() for line in inside(capsys, "info", tmp_path / "x.tb", "--text").lines]
+    assert shown[3][:7] == ["state/0..4", "5", "alike", "5", "tensors,", "10", "values"]
+    assert ["├", "step", "int", "=", "7"] in shown
+    assert [line for line in shown if "seed" in line] == [["├", "seed", "int", "40", "B"]]
+
+
+def test_a_part_of_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tb.save(checkpoint(3), "model.safetensors", meta={"step": "7"})
+    shown = inside(capsys, "model.safetensors::layers.1", "--text").lines
+    assert shown[0] == "model.safetensors::layers.1: safetensors, 3 tensors, 288 numbers of float32"
+    only = inside(capsys, "model.safetensors::embed.weight").item
+    assert (only["path"], [tensor["name"] for tensor in only["tensors"]]) == (
+        "model.safetensors::embed.weight",
+        ["embed.weight"],
+    )
+    ran = inside(capsys, "info", "model.safetensors::embed.wieght")
+    assert (ran.code, "did you mean 'embed.weight'" in ran.err) == (2, True)
+    assert "tb cat" in inside(capsys, "info", "model.safetensors::embed.weight[0]").err
 
 
 def test_through_the_real_command(tmp_path):

@@ -51,10 +51,10 @@ def test_rows_of_tables(tmp_path, capsys):
     tb.save({"x": np.arange(100), "y": np.ones((100, 2))}, tmp_path / "t.parquet")
     ran = inside(capsys, "split", tmp_path / "t.parquet", tmp_path / "p.parquet", "--rows", "30", "--text")
     assert ran.code == 0, ran.err
-    assert ran.lines[0].startswith(f"{tmp_path}/t.parquet -> 4 files (parquet): 100 rows")
+    assert ran.lines[0].startswith(f"{tmp_path}/t.parquet -> 4 files (Parquet): 100 rows")
     assert [line.split()[1] for line in ran.lines[2:]] == ["30", "30", "30", "10"]
     ran = inside(capsys, "merge", f"{tmp_path}/p-*.parquet", tmp_path / "all.parquet", "--text")
-    assert ran.lines[0].startswith(f"4 files -> {tmp_path}/all.parquet (parquet): 100 rows")
+    assert ran.lines[0].startswith(f"4 files -> {tmp_path}/all.parquet (Parquet): 100 rows")
 
 
 def test_nothing_is_replaced_unasked(model, tmp_path, capsys):
@@ -121,3 +121,31 @@ def test_an_interrupted_split_leaves_nothing(tmp_path):
     ran = interrupted(*arguments, after=lambda process: len(names(tmp_path)) > 1)
     assert ran.code == 130
     assert names(tmp_path) == ["m.npz"]
+
+
+def test_merge_removes_no_shards_unasked(tmp_path, capsys):
+    tb.save({"a": np.ones(10), "b": np.zeros(10)}, tmp_path / "m.safetensors")
+    tb.save({"c": np.ones(3)}, tmp_path / "c.safetensors")
+    target = tmp_path / "x.safetensors"
+    assert inside(capsys, "split", tmp_path / "m.safetensors", target, "--shards", "2").code == 0
+    before = names(tmp_path)
+    assert "x-00002-of-00002.safetensors" in before
+    shard, other = tmp_path / "x-00001-of-00002.safetensors", tmp_path / "c.safetensors"
+    for force, words in (((), "--force"), (("--force",), "one of the files that are read")):
+        ran = inside(capsys, "merge", shard, other, target, *force)
+        assert ran.code == 2
+        assert words in ran.err
+        assert names(tmp_path) == before
+
+
+def test_what_is_piped_into_merge_has_no_other_name(model):
+    ran = piped("merge", "-", "out.tb", cwd=model.parent, stdin=model.read_bytes())
+    assert ran.item["source"] == "stdin"
+
+
+@pytest.mark.parametrize("verb", ["split", "merge"])
+def test_options_that_no_format_has(verb, model, tmp_path, capsys):
+    how = ["--shards", "2"] if verb == "split" else []
+    ran = inside(capsys, verb, model, tmp_path / "p.npz", *how, "--option", "progress=1")
+    assert ran.code == 2
+    assert "--option progress" in ran.err

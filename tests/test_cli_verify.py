@@ -1,5 +1,7 @@
 """tb verify, repair, diff and index."""
 
+import errno
+import itertools
 import json
 import os
 import sys
@@ -9,6 +11,8 @@ import pytest
 
 import tensorbytes as tb
 from cli_cases import checkpoint, in_terminal, inside, interrupted, piped, record_file
+from tensorbytes import storage
+from tensorbytes.tools import salvaging, soundness
 
 WITH_CHECKSUMS = ["tb", "npz", "pt", "parquet"]
 WITHOUT = ["safetensors", "arrow", "pbs"]
@@ -79,9 +83,9 @@ def test_formats_without_checksums_say_so(suffix, tmp_path, capsys):
     path = damaged(tmp_path / f"m.{suffix}")
     ran = inside(capsys, "verify", path, "--text")
     assert ran.code == 0
-    assert ran.lines[0].endswith("readable")
+    assert ran.lines[0].endswith("readable (structure; every byte was read)")
     assert "no checksums" in ran.lines[1]
-    assert inside(capsys, "verify", path).item["checked"] == "structure"
+    assert inside(capsys, "verify", path).item["checked"] == "structure, every byte was read"
 
 
 @pytest.mark.parametrize("suffix", WITHOUT)
@@ -174,6 +178,85 @@ def test_verify_in_a_terminal(broken, tmp_path):
         assert max(map(len, ran.lines)) <= columns
 
 
+def test_every_byte_is_read_where_no_checksum_asks_for_it(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "m.safetensors"
+    tb.save({"w": np.zeros(1 << 19), "b": np.zeros(3)}, path)
+    told = []
+    found = soundness.check(path, progress=lambda done, total: told.append((done, total)))
+    size = path.stat().st_size
+    assert found.read == size
+    assert told[-1] == (size, size)
+    assert len(told) > 3
+    assert max(b - a for (a, _), (b, _) in itertools.pairwise(told)) <= 1 << 20
+    # With a manifest it is read twice: for the disk's sake, and to be summed.
+    told.clear()
+    soundness.write_manifest(path, f"{path}.sums.json", progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][1] == 2 * size
+    assert soundness.check(path, manifest=f"{path}.sums.json").ok
+
+    def broken(path):
+        yield 4096
+        raise OSError(errno.EIO, "Input/output error (after byte 4096)", str(path))
+
+    monkeypatch.setattr(storage, "read_through", broken)
+    ran = inside(capsys, "verify", path)
+    assert ran.code == 2
+    assert f"{path}: input/output error (after byte 4096)" in ran.err
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file that can't be read, on Linux")
+def test_what_the_disk_can_not_give_back_is_an_error():
+    with pytest.raises(OSError, match=r"after byte 0.*/proc/self/mem") as caught:
+        list(storage.read_through("/proc/self/mem"))
+    assert caught.value.errno == errno.EIO
+
+
+def test_the_shards_of_a_checkpoint_are_all_read(tmp_path):
+    tb.save({"a": np.zeros(1000), "b": np.ones(1000)}, tmp_path / "m.safetensors", max_shard_bytes=8000)
+    sizes = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert soundness.check(tmp_path / "m.safetensors.index.json").read == sizes
+    assert soundness.check(tmp_path).read == sizes
+
+
+def test_what_is_not_checked_is_said(tmp_path, capsys):
+    np.savez(tmp_path / "o.npz", a=np.array([{}], object), b=np.ones(5))
+    ran = inside(capsys, "verify", tmp_path / "o.npz")
+    assert (ran.code, ran.item["tensors"], ran.item["unread"]) == (0, 1, 1)
+    assert (
+        "(and 1 object that no one here reads, or checks): sound"
+        in inside(capsys, "verify", tmp_path / "o.npz", "--text").out
+    )
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(5)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    ran = inside(capsys, "verify", tmp_path / "old.pt")
+    assert ran.code == 0
+    assert ran.item["checked"] == "structure, every byte was read"
+
+
+@pytest.mark.parametrize("name", ["e.tb", "e.tfrecord", "e.safetensors", "e.npz", "e", "e.tfrecord.gz"])
+def test_nothing_is_not_sound(name, tmp_path, capsys):
+    (tmp_path / name).touch()
+    ran = inside(capsys, "verify", tmp_path / name, "--text")
+    assert ran.code == 1
+    assert ran.lines == [f"{tmp_path / name}: an empty file: nothing was written, or a download failed"]
+    assert not inside(capsys, "verify", tmp_path / name).item["ok"]
+    if name in ("e.tb", "e.tfrecord"):  # legal, as streams
+        assert ", 0 B, empty: no " in inside(capsys, "info", tmp_path / name, "--text").lines[0]
+        assert tb.verify(tmp_path / name).ok
+
+
+def test_nothing_on_stdin_and_a_shard_without_records(tmp_path, capsys):
+    ran = piped("verify", "-", "--text")
+    assert (ran.code, ran.out) == (1, "stdin: an empty file: nothing was written, or a download failed\n")
+    with tb.RecordWriter(tmp_path / "s.tfrecord", shards=3) as writer:
+        writer.write({"x": 1})
+    ran = inside(capsys, "verify", f"{tmp_path}/s.tfrecord@3", "--text")
+    assert ran.code == 0
+    assert ran.lines[1].endswith("empty: a shard without records")
+    assert tb.verify(tmp_path / "s.tfrecord-00001-of-00003").ok
+
+
 # ---- repair -------------------------------------------------------------------------
 
 
@@ -207,6 +290,75 @@ def test_repair_of_tensors_keeps_the_sound_ones(suffix, tmp_path, capsys):
     assert ran.code == 1, ran.err
     assert [damage["name"] for damage in ran.item["damages"]] == ["w"]
     assert list(tb.load(tmp_path / f"mended.{suffix}")) == ["b"]
+
+
+NESTED = {
+    "a": np.arange(10.0),
+    "list": [np.ones(20), np.arange(500)],
+    "r": tb.Ragged(tb.Tensor("float64", (9,), np.ones(9)), (np.array([0, 3, 9]),)),
+}
+
+
+@pytest.mark.parametrize("cut", [1, 100, 5000])
+@pytest.mark.parametrize("made", ["m.safetensors", "theirs.safetensors", "m.npz", "theirs.npz", "deflated.npz"])
+def test_repair_of_a_file_that_was_cut_off(made, cut, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    tensors = {f"t{i}": rng.random(n) for i, n in enumerate([100, 400, 300])}
+    path, mended = tmp_path / made, tmp_path / f"mended.{made.rpartition('.')[2]}"
+    if made == "theirs.safetensors":
+        pytest.importorskip("safetensors.numpy").save_file(tensors, path)
+    elif made == "theirs.npz":
+        np.savez(path, **tensors)
+    elif made == "deflated.npz":
+        np.savez_compressed(path, **tensors)
+    else:
+        tb.save(tensors, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    assert inside(capsys, "verify", path).code == 1
+    assert f"tb repair {path} DST" in inside(capsys, "verify", path, "--text").out
+    ran = inside(capsys, "repair", path, mended)
+    assert ran.code == 1, ran.err
+    kept = tb.load(mended)
+    lost = {damage["name"] for damage in ran.item["damages"]} - {None}
+    # A directory is at the end of an archive, so its members may all be there; nothing but tensors is in the other.
+    expected = {name for name, x in tensors.items() if whole[:-cut].find(x.tobytes()) >= 0}
+    if "deflated" not in made:
+        assert kept.keys() == expected
+    assert kept.keys() | lost <= tensors.keys()
+    assert not kept.keys() & lost
+    assert kept
+    for name, x in kept.items():
+        assert x.tobytes() == tensors[name].tobytes()
+    assert inside(capsys, "verify", mended).code == 0
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz"])
+def test_repair_at_every_place_of_a_cut(suffix, tmp_path):
+    path, mended = tmp_path / f"m.{suffix}", tmp_path / f"mended.{suffix}"
+    tb.save(NESTED, path, **({"extended": True} if suffix == "safetensors" else {}))
+    whole = path.read_bytes()
+    counts = set()
+    for size in range(0, len(whole), 97):
+        path.write_bytes(whole[:size])
+        kept = salvaging.rest(path, mended, suffix)
+        counts.add(0 if kept is None else kept.tensors)
+        if kept is not None:
+            found = tb.load(mended)
+            assert "a" not in found or tb.equal(found["a"], NESTED["a"])
+            assert "r" not in found or tb.equal(tb.load(mended, to="tensor")["r"], NESTED["r"])
+            mended.unlink()
+        assert not mended.exists()
+    assert counts >= {0, 1, 3}
+
+
+def test_repair_of_a_cut_file_checks_what_it_keeps(tmp_path, capsys):
+    path = damaged(tmp_path / "m.npz")
+    path.write_bytes(path.read_bytes()[:-30])
+    ran = inside(capsys, "repair", path, tmp_path / "n.npz", "--text")
+    assert ran.code == 1
+    assert "1 tensor kept, 1 lost" in ran.lines[0]
+    assert list(tb.load(tmp_path / "n.npz")) == ["b"]
 
 
 def test_repair_promises_nothing_without_checksums(tmp_path, capsys):
@@ -379,3 +531,39 @@ def test_help(verb, capsys):
     assert ran.code == 0
     assert ran.out.count(f"\n  tb {verb} ") >= 3
     assert max(map(len, ran.lines)) <= 80
+
+
+@pytest.mark.parametrize("name", [["w"], {"w": 1}, 5])
+def test_a_manifest_whose_names_are_no_text(name, tmp_path, capsys):
+    tb.save(TENSORS, tmp_path / "m.safetensors")
+    row = {"name": name, "dtype": "float32", "shape": [3], "sha256": "0"}
+    (tmp_path / "sums.json").write_text(json.dumps({"tensorbytes.sums": 1, "tensors": [row]}))
+    ran = inside(capsys, "verify", tmp_path / "m.safetensors", "--manifest", tmp_path / "sums.json")
+    assert ran.code == 2
+    assert "not a manifest" in ran.err
+
+
+def test_repair_takes_names_for_names(tmp_path, capsys):
+    tensors = {"a*": np.zeros(5), "ab": np.arange(2000.0), "w[0]": np.ones(3), "q?": np.ones(2)}
+    path = tmp_path / "x.npz"
+    tb.save(tensors, path)
+    flip(path, path.read_bytes().index(tensors["ab"][1000:1010].tobytes()))
+    ran = inside(capsys, "repair", path, tmp_path / "y.npz")
+    assert ran.code == 1
+    assert tb.equal(tb.load(tmp_path / "y.npz"), {name: x for name, x in tensors.items() if name != "ab"})
+
+
+def test_repair_in_place_leaves_a_file_that_would_not_load(tmp_path, capsys):
+    path = tmp_path / "x.tb"
+    noise = np.random.default_rng(0).standard_normal(1000)
+    tb.save({"a": noise, "b": noise + 1, "c": noise + 2}, path)
+    data = path.read_bytes()
+    flip(path, data.index((noise + 1)[:10].tobytes()) - 40)  # in what is said of the second of three tensors
+    before = path.read_bytes()
+    with pytest.raises(tb.CorruptError):
+        tb.load(path)
+    ran = inside(capsys, "repair", path, "--in-place")
+    assert ran.code == 1
+    assert "not replaced" in ran.err
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.tb"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import formats
+from tensorbytes import dtypes, formats
 
 
 @pytest.fixture
@@ -374,3 +374,46 @@ def test_records_behind_a_url_keep_their_schema(tmp_path):
     assert tb.convert(tmp_path / "h.npz", "memory://convert/h.tfrecord", unstack=0, verify=True).lossless
     tb.convert("memory://convert/h.tfrecord", tmp_path / "back.npz", verify=True)
     assert tb.equal(tb.load(tmp_path / "back.npz"), tb.load(tmp_path / "h.npz"))
+
+
+# ---- floats of another type ----------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz", "tb", "pt"])
+@pytest.mark.parametrize("wanted", ["bfloat16", "float16", "float64"])
+def test_cast(suffix, wanted, tmp_path):
+    rng = np.random.default_rng(1)
+    model = {"w": rng.normal(0, 1, (7, 5)).astype(np.float32), "h": rng.normal(0, 1, 4).astype(np.float16)}
+    tb.save({**model, "ids": np.arange(3)}, tmp_path / "a.npz")
+    report = tb.convert(tmp_path / "a.npz", tmp_path / f"b.{suffix}", cast=wanted, verify=True)
+    back = tb.load(tmp_path / f"b.{suffix}")
+    assert np.array_equal(back["ids"], np.arange(3))
+    expected = {name: x.astype(np.float32).astype(dtypes.to_numpy(wanted)) for name, x in model.items()}
+    for name, x in expected.items():
+        assert back[name].dtype == x.dtype
+        assert back[name].tobytes() == x.tobytes()
+    lossy = {name for name, x in model.items() if not np.array_equal(expected[name].astype(np.float64), x)}
+    assert {loss.name for loss in report.losses} == lossy
+    for loss in report.losses:
+        error = np.abs(expected[loss.name].astype(np.float64) - model[loss.name]).max()
+        assert loss.what == f"{model[loss.name].dtype} cast to {wanted}, max error {error:.2g}"
+
+
+def test_cast_by_name_is_refused_where_it_makes_no_sense(tmp_path):
+    source = tmp_path / "a.npz"
+    tb.save({"w": np.array([1.0, 1e300]), "b": np.ones(2, np.float32)}, source)
+    report = tb.convert(source, tmp_path / "b.npz", cast={"b": "float64"})
+    assert [str(loss) for loss in report.losses] == []
+    assert tb.load(tmp_path / "b.npz")["b"].dtype == np.float64
+    for cast, message in (
+        ({"nope": "float16"}, "goes by 'nope'"),
+        ("float9", "dtype to cast to"),
+        ("int8", "dtype to"),
+    ):
+        with pytest.raises(tb.UsageError, match=message):
+            tb.convert(source, tmp_path / "c.npz", cast=cast)
+    with pytest.raises(tb.LossError, match="'w': float32 can't hold numbers as large as 1e"):
+        tb.convert(source, tmp_path / "c.npz", cast="float32")
+    with pytest.raises(tb.UsageError, match="not for rows"):
+        tb.convert(source, tmp_path / "c.tfrecord", cast="float32")
+    assert not list(tmp_path.glob("c.*"))

@@ -174,7 +174,7 @@ def test_the_version_is_one():
 def test_the_demo_runs_and_verifies(capfd):
     from tensorbytes.cli import main
 
-    assert main(["demo"]) == 0
+    assert main(["demo", "--text"]) == 0
     out = capfd.readouterr().out
     assert out.count(" equal ") == 4
     assert "CorruptError: predictions.tb: the checksum of a record's data differs" in out

@@ -202,3 +202,15 @@ def test_what_is_not_close(tmp_path, a, b):
 def test_a_name_that_neither_has(files):
     with pytest.raises(tb.UsageError, match="typo"):
         tb.diff(files / "x.tb", files / "x.npz", names="typo")
+
+
+def test_records_without_any_feature_are_counted(tmp_path):
+    import tensorflow as tf
+
+    for name, count in (("a", 3), ("b", 2)):
+        with tf.io.TFRecordWriter(str(tmp_path / f"{name}.tfrecord")) as w:
+            for _ in range(count):
+                w.write(b"")
+    found = tb.diff(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord")
+    assert found.rows == (3, 2)
+    assert not found.identical

@@ -9,6 +9,8 @@ import pytest
 from tensorbytes import _wire
 from tensorbytes.errors import CorruptError, SchemaError, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.output import TornTailWarning
+from tensorbytes.records.files.detection import detect
+from tensorbytes.records.read.reader import open_records
 from tensorbytes.records.schema import Schema
 from tensorbytes.records.write.writer import RecordWriter
 from written_records import examples, names, payloads, written
@@ -201,3 +203,61 @@ def test_appending_raw_records_needs_no_schema(path):
         writer.write_raw(b"another")
     assert payloads(path) == [b"no Example", b"another"]
     assert names(path.parent) == ["x.tfrecord"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("x.tfrecord.gz", "gzip"),
+        ("x.tfrecord.GZIP", "gzip"),
+        ("x.zlib", "zlib"),
+        ("x.tfrecord.zz", "zlib"),
+        ("x.snappy", "snappy"),
+        ("x.tfrecord", "none"),
+        ("x.gz.tfrecord", "none"),
+    ],
+)
+def test_the_name_asks_for_a_compression(name, expected, tmp_path):
+    def found(path):
+        return detect(path.read_bytes()[:64])
+
+    path = tmp_path / name
+    with RecordWriter(path) as writer:
+        writer.write({"x": 1})
+    assert found(path) == expected
+    assert [row["x"] for row in open_records(path)] == [1]
+    assert (tmp_path / f"{name}.schema.json").exists()
+    # What is said counts more than the name, and what is there more than either.
+    for given in ("none", "", "gzip", "snappy"):
+        with RecordWriter(path, compression=given) as writer:
+            writer.write({"x": 3})
+        assert found(path) == (given or "none")
+        with RecordWriter(path, mode="a") as writer:
+            writer.write({"x": 4})
+        assert found(path) == (given or "none")
+        assert [row["x"] for row in open_records(path)] == [3, 4]
+    new = tmp_path / f"new-{name}"
+    for number in range(1 if expected == "zlib" else 2):  # of a file that is not there, and of one that is
+        with RecordWriter(new, mode="a") as writer:
+            writer.write({"x": number})
+    assert found(new) == expected
+    with RecordWriter(new, shards=2) as writer:
+        writer.write({"x": 5})
+        writer.write({"x": 6})
+    shard = tmp_path / f"new-{name}-00001-of-00002"
+    assert found(shard) == expected
+    with RecordWriter(shard) as writer:  # one by one
+        writer.write({"x": 7})
+    assert found(shard) == expected
+    assert [row["x"] for row in open_records(f"{new}@2")] == [5, 7]
+
+
+def test_a_level_goes_with_the_compression_of_the_name(tmp_path):
+    sizes = []
+    for level in (0, 9):
+        with RecordWriter(tmp_path / "x.tfrecord.gz", level=level) as writer:
+            writer.write({"x": b"abc" * 1000})
+        sizes.append((tmp_path / "x.tfrecord.gz").stat().st_size)
+    assert sizes[0] > 10 * sizes[1]
+    with pytest.raises(UsageError, match="level"):
+        RecordWriter(tmp_path / "x.tfrecord", level=3)

@@ -322,3 +322,22 @@ def test_damage_is_found_when_counting(tmp_path):
     with pytest.raises(errors.CorruptError, match="header of record 5 is damaged") as caught:
         len(open_records(path))
     assert caught.value.at == len(data)
+
+
+def test_slips_name_what_there_is(tmp_path):
+    with tb.RecordWriter(tmp_path / "r.tfrecord", shards=2) as writer:
+        for number in range(30):
+            writer.write({"label": number, "image": number})
+    one, both = tb.open_records(tmp_path / "r.tfrecord-00000-of-00002"), tb.open_records(f"{tmp_path}/r.tfrecord@2")
+    for number in (999, -16, 15):
+        with pytest.raises(IndexError, match=rf"record {number}: .*r\.tfrecord-00000-of-00002 has 15$"):
+            one[number]
+    with pytest.raises(IndexError, match=r"record 30: .*00000-of-00002 and 1 more has 30$"):
+        both[30]
+    batch = one[:3]
+    with pytest.raises(KeyError, match=r"no column 'lable'; it has 'image', 'label'; did you mean 'label'"):
+        batch["lable"]
+    with pytest.raises(KeyError, match="no column 7"):
+        batch[7]
+    assert batch.get("lable") is None
+    assert "lable" not in batch

@@ -190,6 +190,95 @@ def test_a_checkpoint(tmp_path):
     assert summary.as_dict()["size"] == summary.size
 
 
+def written(path, model):
+    tb.save(model, path, format="safetensors")
+    return path
+
+
+def links(page: Page) -> list[str]:
+    return [found["href"] for tag, found in page.tags if tag == "a" and found.get("href", "").startswith("#t")]
+
+
+def test_a_nan_in_a_small_tensor_is_told_at_the_top(tmp_path):
+    model = {f"w{n}": np.full((10, n + 10), n, np.float32) for n in range(193)}
+    page, summary = reported(written(tmp_path / "x.safetensors", model), tmp_path)
+    assert (summary.shown, summary.listed) == (160, 33)
+    assert "There is no NaN and no Inf in it." in page.text
+    assert "All of it was looked at." in page.text
+    model["bad"] = np.array([np.nan, 1, 2])
+    page, summary = reported(written(tmp_path / "x.safetensors", model), tmp_path)
+    assert "1 tensor has NaN: bad" in page.text
+    assert summary.notes[0] == "1 tensor has NaN: bad"
+    assert "Inf:" not in page.text
+    assert page.text.index("has NaN") < page.text.index("Overview")
+    assert (summary.shown, summary.listed) == (161, 33)
+    assert "bad float64 [3] NaN" in page.text
+
+
+def test_many_with_nan_are_marked_in_the_list(tmp_path):
+    model = {f"w{n}": np.full((10, n + 10), n, np.float32) for n in range(160)}
+    model |= {f"bad{n:02}": np.array([np.nan, -np.inf], ml_dtypes.bfloat16) for n in range(60)}
+    page, summary = reported(written(tmp_path / "x.safetensors", model), tmp_path)
+    assert (summary.shown, summary.listed) == (200, 20)
+    assert "60 tensors have NaN: bad00, bad01" in page.text
+    assert "60 tensors have Inf: bad00" in page.text
+    assert "and 48 more" in page.text
+    assert "bad59 NaN, Inf" in page.text
+
+
+def test_what_a_sample_misses_is_found(tmp_path):
+    big = np.zeros((1000, 1000), np.float32)
+    page, _ = reported(written(tmp_path / "x.safetensors", {"big": big, "c": np.zeros(2, np.complex64)}), tmp_path)
+    assert "Figures, histograms and pictures of 1 tensor are of a sample, and say which." in page.text
+    assert "NaN:" not in page.text
+    big[500, 501] = np.nan
+    c = np.array([complex(1, np.inf)], np.complex64)
+    page, _ = reported(written(tmp_path / "x.safetensors", {"big": big, "c": c}), tmp_path)
+    assert "1 tensor has NaN: big" in page.text
+    assert "1 tensor has Inf: c" in page.text
+    assert "1 NaN among all elements" in page.text
+
+
+def test_a_stream_says_where_nan_is_once(tmp_path):
+    with tb.open(tmp_path / "x.tb", "w") as w:
+        for n in range(300):
+            w.write({"loss": np.float32("nan") if n % 100 == 7 else np.float32(n), "x": np.arange(9)})
+    _, summary = reported(tmp_path / "x.tb", tmp_path)
+    assert summary.notes[0] == "3 tensors have NaN: loss"
+    assert summary.shown == 16
+
+
+def test_what_is_not_searched_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("tensorbytes.viewer.scan._ALL_BYTES", 10_000)
+    model = {f"w{n}": np.full((50, n + 10), n, np.float32) for n in range(170)} | {"ids": np.arange(90_000)}
+    page, _ = reported(written(tmp_path / "x.safetensors", model), tmp_path)
+    assert re.search("not searched for NaN and Inf as a whole; of [0-9]+ of them a sample was", page.text)
+    assert "no NaN" not in page.text
+    assert "All of it" not in page.text
+
+
+def test_layers_that_are_alike_are_folded(tmp_path):
+    page, _ = reported(write_checkpoint(tmp_path / "model.safetensors", layers=12), tmp_path)
+    assert "layers.0..11 12 alike, 36 tensors" in page.text
+    assert page.text.count("attn.q bfloat16 [48, 48]") == 1
+    ups = re.search(r"mlp\.up float16 \[192, 48\] NaN, Inf([0-9 ]+)", page.text)
+    assert ups, "the mark is seen on the line that stands for all"
+    assert ups[1].startswith(" ".join(str(n) for n in range(12)))
+    assert len(links(page)) >= 2 * 38, "every tensor from the tree, and from its own heading"
+    one = next(found for tag, found in page.tags if tag == "a" and found.get("class") == "tbv-warn")
+    assert f'id="{one["href"][1:]}"><div class="tbv-head"><h3>' in (tmp_path / "report.html").read_text()
+
+
+def test_damage_in_a_listed_tensor_is_said(tmp_path):
+    tb.save({f"w{n}": np.full(2000 + n, n, np.float32) for n in range(170)}, tmp_path / "x.tb")
+    data = bytearray((tmp_path / "x.tb").read_bytes())
+    data[4000] ^= 1
+    (tmp_path / "x.tb").write_bytes(data)
+    page, summary = reported(tmp_path / "x.tb", tmp_path)
+    assert summary.shown == 161
+    assert "can not be shown" in page.text
+
+
 def test_values_of_every_kind(tmp_path):
     page, summary = reported(write_kinds(tmp_path / "x.tb"), tmp_path)
     assert summary.shown == 11

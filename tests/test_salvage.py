@@ -561,12 +561,15 @@ def test_a_sound_file_of_another_format(tmp_path, format):
     x = np.arange(5000, dtype=np.float32)
     tb.save(x if format in ("npy", "tensorproto", "arrowtensor") else {"x": x}, path, format)
     out.write_bytes(b"old")
-    message = rf"x is a file of format '{format}'.*with tb\.open\(path\) as f: f\.verify\(\)"
-    for check in (lambda: verify(path), lambda: repair(path, out), lambda: repair(path, path, replace=True)):
-        with pytest.raises(UsageError, match=message):
-            check()
-    with open(path, "rb") as file, pytest.raises(UsageError, match=message):
+    message = rf"x is a file of format '{format}', without records; "
+    advice = message + r"to check it: with tb\.open\(path\) as f: f\.verify\(\), or the command tb verify$"
+    with pytest.raises(UsageError, match=advice):
+        verify(path)
+    with open(path, "rb") as file, pytest.raises(UsageError, match=advice):
         verify(file)
+    for mend in (lambda: repair(path, out), lambda: repair(path, path, replace=True)):
+        with pytest.raises(UsageError, match=message + "the command tb repair keeps the tensors"):
+            mend()
     assert out.read_bytes() == b"old"
     with tb.open(path) as opened:
         assert opened.verify() == 1

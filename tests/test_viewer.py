@@ -20,11 +20,12 @@ from tensorbytes.tree import Leaf
 from tensorbytes.viewer import html_of, png, svg, words
 
 MOST_BYTES = 30_000
+MOST_WITH_PHOTOS = 330_000  # rows of records may hold pictures, which are embedded
 
 
 def parsed(made: str) -> ElementTree.Element:
     """The fragment as XML: every tag closed, every attribute quoted, nothing let through."""
-    assert len(made.encode()) <= MOST_BYTES
+    assert len(made.encode()) <= (MOST_WITH_PHOTOS if 'class="tbv-photo"' in made else MOST_BYTES)
     lowered = made.lower()
     assert "<script" not in lowered
     assert not re.search(r"\son\w+=", re.sub(r">[^<]*<", "><", lowered)), "an event handler"
@@ -358,9 +359,30 @@ def test_inspection_is_a_table_with_bars(model):
     assert "epoch: 3" in text_of(tb.inspect(model))
 
 
+def table_of(value) -> list[list[str]]:
+    tree = parsed(value._repr_html_())
+    return [["".join(cell.itertext()) for cell in row] for row in tree.iterfind(".//tbody/tr")]
+
+
 def test_many_tensors_stay_small(tmp_path):
-    tb.save({f"layer{n}.{'x' * 200}": np.zeros(2) for n in range(500)}, tmp_path / "many.tb")
+    tb.save({f"layer{n}.{'x' * 200}": np.zeros(n % 2) for n in range(500)}, tmp_path / "many.tb")
     assert "and 440 tensors more" in text_of(tb.inspect(tmp_path / "many.tb"))
+
+
+def test_layers_that_are_alike_are_one_line(tmp_path):
+    model = {"embed": np.zeros(9)}
+    model |= {f"layers.{n}.{part}": np.zeros((2, 3), np.float32) for n in range(12) for part in ("a", "b")}
+    tb.save(model, tmp_path / "x.safetensors")
+    rows = table_of(tb.inspect(tmp_path / "x.safetensors"))
+    found = {row[0]: row[1:5] for row in rows}
+    assert found == {
+        "embed": ["", "float64", "[9]", "72 B"],
+        "layers.0..11.a": ["12", "float32", "[2, 3]", "288 B"],
+        "layers.0..11.b": ["12", "float32", "[2, 3]", "288 B"],
+    }
+    tb.save({f"h{n}": np.zeros(n + 1) for n in range(12)} | {"last": np.zeros(1)}, tmp_path / "x.safetensors")
+    rows = table_of(tb.inspect(tmp_path / "x.safetensors"))
+    assert [row[0] for row in rows] == [*(f"h{n}" for n in range(12)), "last"], "2 comes before 10"
 
 
 def test_hostile_names_stay_small(tmp_path):
@@ -379,6 +401,57 @@ def test_an_entry_reads_what_it_shows(model):
     with tb.open(model) as f:
         assert facts_of(f["w"])["max"] == "99,999"
         assert "zstd" in text_of(f["w"])
+
+
+def test_an_open_file_lists_its_entries(tmp_path):
+    tb.save({f"w{n}": np.zeros((n + 1, 2), np.float32) for n in range(70)}, tmp_path / "x.safetensors")
+    with tb.open(tmp_path / "x.safetensors") as f:
+        assert repr(f).endswith("format safetensors, 'w0', 'w1', 'w10', 'w11', 'w12' and 65 more>")
+        rows = table_of(f)
+        assert len(rows) == 50
+        assert rows[0] == ["w0", "float32", "[1, 2]", "8 B"]
+        assert "70 entries" in text_of(f)
+        assert "and 20 more" in text_of(f)
+    assert repr(f).endswith("closed>")
+    text_of(f)
+
+
+def test_an_open_stream_is_not_read_through(tmp_path):
+    path = tmp_path / "x.tb"
+    with tb.open(path, "w") as w:
+        for n in range(5000):
+            w.write({"id": n, "x": np.zeros(3)})
+    path.write_bytes(path.read_bytes()[:-10])  # whoever reads all of it gets an error
+    f = tb.open(path)
+    assert "a stream, first, 'id', 'x'>" in repr(f)
+    assert [row[0] for row in table_of(f)] == ["id", "x"]
+    with pytest.raises(tb.CorruptError):
+        len(f)
+    assert "a stream" in repr(f)
+
+
+def test_what_takes_a_look_is_not_listed_before(tmp_path):
+    pytest.importorskip("pyarrow.parquet")
+    tb.save({"a": np.zeros(3)}, tmp_path / "x.parquet")
+    f = tb.open(tmp_path / "x.parquet")
+    assert repr(f).endswith("format parquet>")
+    assert ".keys()" in text_of(f)
+    f.keys()
+    assert repr(f).endswith("format parquet, 'a'>")
+    assert table_of(f)[0][0] == "a"
+
+
+def test_results_that_say_what_they_are(tmp_path):
+    assert "float32[64] as int8" in text_of(tb.quantize(np.linspace(-1, 1, 64, dtype=np.float32), "int8"))
+    path = tmp_path / "<x>.tfrecord"
+    with tb.RecordWriter(path) as w:
+        for n in range(9):
+            w.write({"a": n})
+    assert "9 records" in text_of(tb.verify(path))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert "disagree" in text_of(tb.verify(path))
 
 
 def test_damage_is_said_not_raised(model):
@@ -465,6 +538,28 @@ def test_records_show_schema_and_first_rows(records):
     batch = next(tb.open_records(records).batches(3))
     assert "<row 2>" in text_of(batch)
     assert "in records" in text_of(tb.inspect(records))
+
+
+def photos_of(path) -> list[int]:
+    found = parsed(html_of(tb.open_records(path))).iterfind(".//img[@class='tbv-photo']")
+    return [len(_payload(node.get("src"))) for node in found]
+
+
+def test_photographs_of_records_are_shown_the_smaller_first(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = (64, 210, 150, 60, 200)
+    made = [png.encode(rng.integers(0, 256, (side, side, 3), np.uint8)) for side in sizes]
+    assert [len(data) > 10_000 for data in made] == [True] * 5
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as w:
+        for data in made:
+            w.write({"image": data, "map": np.eye(9, dtype=np.float32)})
+    assert photos_of(tmp_path / "x.tfrecord") == [len(data) for data in (made[0], *made[2:])]
+    shown = text_of(tb.open_records(tmp_path / "x.tfrecord"))
+    assert f"PNG, {words.amount(len(made[1]))}: too large" in shown
+    with tb.RecordWriter(tmp_path / "same.tfrecord") as w:
+        for _ in range(5):
+            w.write({"image": made[2]})
+    assert photos_of(tmp_path / "same.tfrecord") == [len(made[2])] * 3
 
 
 def test_showing_records_changes_nothing(records):

@@ -11,6 +11,7 @@ import pickle
 import tarfile
 import tempfile
 import threading
+import tomllib
 import zipfile
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 import tensorbytes as tb
 from tensorbytes import storage
 from tensorbytes.reader import naming
+from tensorbytes.viewer import report
 
 
 def zipped(name):
@@ -358,3 +360,76 @@ def test_writers_name_the_file_they_were_given(tmp_path, write):
     with pytest.raises(FileNotFoundError) as caught:
         write(tmp_path / "nowhere" / "x.tb")
     assert caught.value.filename == str(tmp_path / "nowhere" / "x.tb")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: tb.save({"a": np.ones(3)}, path / "x.npz"),
+        lambda path: tb.save({"a": np.ones(3)}, path / "x.safetensors"),
+        lambda path: tb.save({"a": np.ones(3), "b": np.ones(3)}, path / "x.safetensors", max_shard_bytes=24),
+        lambda path: tb.save({"a": np.ones(3)}, path / "x.ckpt"),
+        lambda path: tb.open(path / "x.tb", "w"),
+        lambda path: tb.RecordWriter(path / "x.tfrecord"),
+        lambda path: tb.RecordWriter(path / "x.tfrecord", mode="a"),
+        lambda path: report(path.parent / "m.tb", path / "x.html"),
+        lambda path: tb.split(path.parent / "m.tb", path / "x.tb", shards=2),
+    ],
+    ids=["npz", "safetensors", "shards", "checkpoint", "stream", "records", "append", "report", "split"],
+)
+def test_a_folder_that_is_not_there_is_named(tmp_path, write):
+    tb.save({"a": np.ones(3), "b": np.ones(3)}, tmp_path / "m.tb")
+    folder = tmp_path / "nowhere"
+    with pytest.raises(FileNotFoundError) as caught:
+        write(folder)
+    assert caught.value.strerror == f"the folder {folder} does not exist"
+    assert caught.value.filename.startswith(f"{folder}/x")
+    assert not caught.value.filename.endswith(".tmp")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.tb"]
+
+
+def test_an_empty_archive_is_an_npz_file_if_it_is_called_so(tmp_path):
+    np.savez(tmp_path / "none.npz")
+    assert tb.load(tmp_path / "none.npz") == {}
+    with zipfile.ZipFile(tmp_path / "none.zip", "w"):
+        pass
+    assert (tmp_path / "none.zip").read_bytes() == (tmp_path / "none.npz").read_bytes()
+    for verb in (tb.load, tb.open, tb.inspect):
+        with pytest.raises(tb.UsageError, match=r"none\.zip: an empty zip archive"):
+            verb(tmp_path / "none.zip")
+    assert tb.load(tmp_path / "none.zip", "npz") == {}
+
+
+def test_files_of_other_formats_are_no_damaged_records(tmp_path):
+    arrays = {"a": np.ones(300)}
+    for name in ("x.npz", "x.npy", "x.safetensors", "x.pt", "x.arrow", "x.parquet"):
+        tb.save(arrays if name != "x.npy" else arrays["a"], tmp_path / name)
+        for read in (lambda records: records[0], lambda records: next(iter(records)), len, lambda r: r.schema):
+            with pytest.raises(tb.UsageError, match=r"is a file of format '\w+', without records: tb\.open"):
+                read(tb.open_records(tmp_path / name))
+    with pytest.raises(tb.UsageError, match=r"f\.verify\(\), or the command tb verify"):
+        tb.verify(tmp_path / "x.npz")
+    with pytest.raises(tb.UsageError, match="the command tb repair keeps the tensors"):
+        tb.repair(tmp_path / "x.npz", tmp_path / "y.npz")
+    assert not (tmp_path / "y.npz").exists()
+
+
+def test_a_slip_of_the_pen_is_understood(tmp_path):
+    with pytest.raises(tb.UsageError, match=r"no option 'compresion' here; .*did you mean 'compression'"):
+        tb.save(np.ones(3), tmp_path / "x.tb", compresion="zstd")
+    for name in ("x.unheardof", "x.gz"):
+        with pytest.raises(tb.UsageError, match="one of tb, safetensors, npy") as caught:
+            tb.save(np.ones(3), tmp_path / name)
+        assert "gguf" not in str(caught.value)
+    tb.save({"a": np.ones(3)}, tmp_path / "x.tb")
+    with pytest.raises(tb.UsageError, match="one of tb, safetensors, npy") as caught:
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.unheardof")
+    assert "gguf" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("extra", "package"), [("arrow", "pyarrow"), ("cloud", "fsspec"), ("torch", "torch")])
+def test_a_missing_package_is_named(extra, package):
+    said = str(tb.MissingDependencyError("this", extra))
+    assert said == f"this needs the optional package {package}: pip install 'tensorbytes[{extra}]'"
+    with open(os.path.join(os.path.dirname(__file__), "..", "pyproject.toml"), "rb") as file:
+        assert tomllib.load(file)["project"]["optional-dependencies"][extra][0].startswith(package)

@@ -34,6 +34,16 @@ def dumps(
     `obj` may come from NumPy, PyTorch, TensorFlow, JAX or SciPy, in any memory layout.
     What the format can't hold raises LossError, unless `allow` names it.
 
+    `options` are the format's own; save takes the same:
+
+    compression      tb: "auto", "zstd", "zstd:9", "split+huffman" ...; npz: "deflate", with level=0 to 9;
+                     arrow and parquet: their own codecs
+    quantize         tb: fewer bits, such as "int8", with the error measured and stored
+    extended         safetensors: True stores what only tensorbytes understands, too
+    max_shard_bytes  safetensors, on saving: several files with an index
+
+    An option that a format does not have raises UsageError, which lists those that it has.
+
     >>> import numpy as np, tensorbytes as tb
     >>> tb.loads(tb.dumps(np.arange(6).reshape(2, 3)))
     array([[0, 1, 2],
@@ -80,6 +90,10 @@ def save(
     A file is replaced atomically: it is the old one or the new one, whatever happens.
     `sync=False` does not wait for the disk: faster, and safe against the death of the
     process, but not against a power cut.
+
+    What the format can't hold raises LossError, unless `allow` names it. `options` are the format's own,
+    as of dumps: compression= and quantize= (tb), compression="deflate" and level= (npz), compression=
+    (arrow, parquet), extended=True and max_shard_bytes= (safetensors), and others (docs/formats.md).
     """
     storage.check_target(target, "write")
     chosen, document, allowed = _prepare(obj, format or _by_suffix(target), name, meta, allow, options)
@@ -95,7 +109,7 @@ def _by_suffix(target: Any) -> str:
                 f"{target}: TFRecord files are written row by row, by RecordWriter(path); "
                 "convert(source, path) turns a file of columns into one"
             )
-        written = ", ".join(name for name in formats.BUILTIN if formats.get(name).writes)
+        written = ", ".join(formats.writable())
         raise UsageError(f"{target}: no format has this suffix; pass format=, one of {written}")
     return found or "tb"
 

@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+# What an extra installs, where that bears another name.
+_PACKAGES = {"arrow": "pyarrow", "cloud": "fsspec", "chart": "matplotlib"}
+
 
 class TensorbytesError(Exception):
     """The base of them all."""
@@ -51,10 +54,11 @@ class LimitError(TensorbytesError, ValueError):
 
 
 class MissingDependencyError(TensorbytesError, ImportError):
-    """An optional package is needed. The message holds the pip command."""
+    """An optional package is needed. The message names it, and holds the pip command."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional package: pip install 'tensorbytes[{extra}]'")
+        package = _PACKAGES.get(extra, extra)
+        super().__init__(f"{what} needs the optional package {package}: pip install 'tensorbytes[{extra}]'")
 
 
 class SchemaError(TensorbytesError, ValueError):
@@ -67,12 +71,17 @@ class UsageError(TensorbytesError, TypeError):
 
 def unknown(kind: str, got: object, known: Iterable[str]) -> UsageError:
     """The error for a name that is not in a table."""
+    names = sorted(known)
+    return UsageError(f"unknown {kind} {got!r}; known: {', '.join(names)}{nearest(got, names)}")
+
+
+def nearest(got: object, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: the one that was meant, if one is near."""
     from difflib import get_close_matches
 
-    names = {name.lower(): name for name in sorted(known)}
+    names = {name.lower(): name for name in known}
     near = get_close_matches(str(got).lower(), names, 1)
-    hint = f"; did you mean {names[near[0]]!r}?" if near else ""
-    return UsageError(f"unknown {kind} {got!r}; known: {', '.join(names.values())}{hint}")
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)

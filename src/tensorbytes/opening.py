@@ -135,6 +135,8 @@ _PLAIN_TEXT = re.compile(
 )
 _CHECKPOINT_DATA = re.compile(r"(.*)[.]data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 _MOST_NAMED = 3
+# What np.savez() writes of no arrays, too: the name tells which it is.
+_EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
 
 
 class Found(NamedTuple):
@@ -257,6 +259,8 @@ def recognise(data: Buffer, size: int, path: str) -> str:
         raise UsageError(f"{path}: records of Examples rather than of tensors; open_records(path) reads them")
     head = bytes(data[:SNIFF_BYTES])
     found = formats.sniff(head, size)
+    if found == "npz" and size == len(_EMPTY_ZIP) and path.lower().endswith(".zip"):
+        raise UsageError(f"{path}: an empty zip archive: there is nothing in it")
     if found is not None:
         return found
     found = formats.by_suffix(path)

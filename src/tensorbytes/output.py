@@ -56,10 +56,10 @@ class Output:
             self._file = storage.open_url(target, "wb")
         else:
             self._path = os.path.realpath(os.fspath(target))
-            self._file = self._open(self._path, resume)
+            self._file = self._open(self._path, resume, os.fspath(target))
         self._written = self.size
 
-    def _open(self, path: str, resume: Resume | None) -> Any:
+    def _open(self, path: str, resume: Resume | None, given: str) -> Any:
         if resume is not None and os.path.exists(path):
             file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
             try:
@@ -76,7 +76,7 @@ class Output:
             # Before there is a file: Ctrl-C may come when it is there and nobody holds it yet.
             self._dropped = weakref.finalize(self, _discard, self._temporary, os.getpid())
             try:
-                file = storage.open_hidden(self._temporary, path)
+                file = storage.open_hidden(self._temporary, given)
                 _lock(file, path)
             except BaseException:
                 self._dropped()

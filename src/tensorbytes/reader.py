@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import struct
 import sys
@@ -144,7 +145,11 @@ class naming:
             error.args = (f"{self.path}: {error}",)
 
 
-class Reader:
+# Formats that say at their beginning, or in a directory, what they hold: that costs next to nothing.
+_WITH_DIRECTORY = frozenset({"tb", "safetensors", "npz", "npy", "torchfile"})
+
+
+class Reader(Displayed):
     """An open file. Iterate over it for the objects of a stream, index it by name for tensors.
 
     The file is mapped, not read: opening costs the same for any size, and slices of
@@ -266,8 +271,35 @@ class Reader:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _glance(self) -> tuple[list[Document], bool] | None:
+        """What is known of the file without reading on: its objects and True, or of a stream the first one and False.
+
+        None if finding out might take long, or fails.
+        """
+        if self._documents is not None:
+            return self._documents, True
+        if self._decoder is None or self.format not in _WITH_DIRECTORY:
+            return None
+        try:
+            first = list(itertools.islice(self._decode(lazy=True), 2))
+        except Exception:  # whoever reads it is told
+            return None
+        if len(first) > 1:
+            return first[:1], False
+        self._documents = first
+        return first, True
+
     def __repr__(self) -> str:
-        return f"<tensorbytes file {self.path!r}, format {self.format}>"
+        said = f"<tensorbytes file {self.path!r}, format {self.format}"
+        known = self._glance()
+        if self._decoder is None:
+            return f"{said}, closed>"
+        if known is None:
+            return f"{said}>"
+        documents, whole = known
+        names = [leaf.name for document in documents for leaf in document.leaves if leaf.name is not None]
+        stream = "" if whole and len(documents) == 1 else f"{len(documents)} objects" if whole else "a stream, first"
+        return ", ".join([said, *filter(None, [stream, _some(names) if names else ""])]) + ">"
 
 
 def _some(names: list[str]) -> str:

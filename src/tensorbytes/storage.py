@@ -235,7 +235,16 @@ def open_hidden(temporary: str, target: str) -> io.FileIO:
     try:
         return open(temporary, "xb", buffering=0)
     except OSError as error:
+        check_folder(target)
         raise OSError(error.errno, error.strerror, target) from None  # of the same class
+
+
+def check_folder(target: str) -> None:
+    """Say that the folder of a file to be created is not there: the system would name a file, and a hidden one."""
+    for path in (target, os.path.realpath(target)):  # a link may lead to where there is no folder
+        folder = os.path.dirname(path)
+        if folder and not os.path.exists(folder):
+            raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist", target)
 
 
 def _is_full(error: OSError) -> bool:
@@ -301,6 +310,18 @@ def _read_halves(file: io.FileIO, room: memoryview) -> None:
         rest = pool.submit(read_at, file, room[middle:], middle)
         read_at(file, room[:middle], 0)
         rest.result()
+
+
+def read_through(path: str) -> Iterator[int]:
+    """Read a file for nothing but whether it can be read; the size of each piece. Memory is a piece's."""
+    room = memoryview(bytearray(_READ_BYTES))
+    with open(path, "rb", buffering=0) as file:
+        try:
+            while count := file.readinto(room):
+                yield count
+        except OSError as error:
+            at = file.tell()  # the system does not say in which file, nor where
+            raise OSError(error.errno, f"{error.strerror} (after byte {at})", path) from None
 
 
 def read_at(file: io.FileIO, room: memoryview, at: int) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.errors import TensorbytesError, UnsupportedError
 from tensorbytes.notebook import Displayed
-from tensorbytes.typing import Buffer, bytes_view
+from tensorbytes.typing import Buffer, bytes_view, same_bytes
 
 Array: TypeAlias = np.ndarray[Any, Any]
 ENCODINGS = ("bytes", "utf-8")
@@ -295,7 +295,7 @@ def identical(a: Value, b: Value) -> bool:
         return False
     match a, b:
         case Tensor(), Tensor():
-            return a.dtype == b.dtype and a.shape == b.shape and bool(a.data == b.data)
+            return a.dtype == b.dtype and a.shape == b.shape and same_bytes(a.data, b.data)
         case Strings(), Strings():
             return a.shape == b.shape and a.encoding == b.encoding and a.items() == b.items()
         case Ragged(), Ragged():

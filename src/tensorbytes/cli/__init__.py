@@ -6,10 +6,11 @@ Exit codes: 0 fine, 1 differs or damaged, 2 wrong usage or a file that can't be 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import argparse
@@ -48,8 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(argv: list[str]) -> int:
     # NumPy's linear algebra starts a thread for each core when it is loaded, and is not used here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if sys.stdout is None:  # closed by whoever started us: `tb ... >&-`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us: `tb ... >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         try:
             code = _main(argv)
@@ -87,7 +89,7 @@ def _main(argv: list[str]) -> int:
         else:
             print(_overview())
             return FINE if argv else USAGE
-    if argv[0] in ("-V", "--version"):
+    if argv[0] in ("-V", "--version") or (argv == ["version"] and not os.path.lexists("version")):
         from tensorbytes import __version__
 
         print(f"tensorbytes {__version__}")
@@ -141,12 +143,10 @@ def _refuse_misspelt(word: str, verbs: object) -> None:
 
 def parser(verb: str) -> argparse.ArgumentParser:
     """What a command takes."""
-    import argparse
-
     from tensorbytes.cli import verbs
 
     words = verbs.VERBS[verb].words
-    made = argparse.ArgumentParser(
+    made = _parser_type()(
         prog=f"tb {verb}",
         description=words[:1].upper() + words[1:] + ".",
         formatter_class=_help_formatter(),
@@ -160,6 +160,18 @@ def parser(verb: str) -> argparse.ArgumentParser:
     common.add_argument("-q", "--quiet", action="store_true", help="no progress, no remarks on stderr")
     common.add_argument("--no-color", dest="color", action="store_false", help="no colours (also: NO_COLOR=1)")
     return made
+
+
+def _parser_type() -> type[argparse.ArgumentParser]:
+    import argparse
+
+    from tensorbytes.cli.output import escaped
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            super().error(escaped(message))  # it quotes what was typed, or what a glob found
+
+    return Parser
 
 
 def _help_formatter() -> type[argparse.HelpFormatter]:
@@ -197,7 +209,7 @@ def error_text(error: BaseException) -> str:
 
         return in_commands(str(error))
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and error.strerror in (None, os.strerror(errno.ENOENT)):
         # What reads URLs gives nothing but the URL.
         return f"{names[0] if names else error}: no such file"
     said = error.strerror or str(error) or type(error).__name__
@@ -205,23 +217,31 @@ def error_text(error: BaseException) -> str:
 
 
 def _overview() -> str:
+    import textwrap
+
+    from tensorbytes.cli.output import terminal_width
     from tensorbytes.cli.verbs import VERBS
 
-    lines = [
+    room = max(min(terminal_width(), 100), 40)
+    lines = []
+    for text in (
         "usage: tb FILE            what is in it, whatever its format",
         "       tb COMMAND ...     tb COMMAND --help says more",
-    ]
+    ):
+        lines += textwrap.wrap(text, room, subsequent_indent=" " * 26)
     group = ""
     for name, row in VERBS.items():
         if row.group != group:
             group = row.group
             lines += ["", f"{group}:"]
-        lines.append(f"  {name:<11} {row.words}")
-    lines += [
-        "",
+        lines += textwrap.wrap(f"  {name:<11} {row.words}", room, subsequent_indent=" " * 14)
+    lines.append("")
+    for text in (
         "Files may be globs, folders, URLs or - (stdin). In a pipe, output is JSON lines.",
         "Exit code: 0 fine, 1 differs or damaged, 2 wrong usage or unreadable.",
-    ]
+        "tb --version tells the version.",
+    ):
+        lines += textwrap.wrap(text, room)
     return "\n".join(lines)
 
 
@@ -231,8 +251,7 @@ def _overview() -> str:
 def _tell(text: str) -> None:
     from tensorbytes.cli.output import escaped
 
-    if sys.stderr is not None:
-        print(f"tb: {escaped(text)}", file=sys.stderr)
+    print(f"tb: {escaped(text)}", file=sys.stderr)
 
 
 def _discard_output() -> None:

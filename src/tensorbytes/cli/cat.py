@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
-from tensorbytes.cli.files import STDIN_NAMES, Source, expand, sources
+from tensorbytes.cli.files import STDIN_NAMES, Source, expand, local, sources
 from tensorbytes.cli.output import Output, escaped, json_text
+from tensorbytes.cli.progress import Progress, Silent
 from tensorbytes.cli.reading import read_options, reading_arguments
-from tensorbytes.cli.writing import check_free
+from tensorbytes.cli.writing import STDOUT, check_free
 from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
@@ -23,7 +25,8 @@ EXAMPLES = """examples:
 
 Only what is named is read. JSON has no NaN and no infinities: they are the
 strings "NaN", "Infinity" and "-Infinity". Complex numbers are pairs, bytes
-that are no text {"base64": ...}. Shells have plans for brackets: use quotes."""
+that are no text {"base64": ...}. Brackets and stars mean something to
+shells: put what has them in quotes."""
 
 _HELD_BYTES = 1 << 18
 _TEXTS = ("text", "json", "csv")
@@ -40,7 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as", dest="form", metavar="FORM", help="text (on a terminal), json (in a pipe), csv, raw, npy, tb ..."
     )
-    parser.add_argument("-o", "--output", metavar="PATH", help="write to a file, which appears when it is whole")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="write to a file, which appears when it is whole; - for stdout"
+    )
     parser.add_argument("-f", "--force", action="store_true", help="replace the file; send bytes to a terminal")
     parser.add_argument("--order", choices=("C", "F"), help="of raw: rows first, or columns")
     parser.add_argument("--byteorder", choices=("<", ">"), help="of raw: little- or big-endian")
@@ -50,26 +55,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: Output) -> int:
     form = args.form or ("json" if out.json else "text")
     _check_form(form, args, out)
-    check_free([] if args.output is None else [args.output], args.force)
+    target = None if args.output in (None, STDOUT) else local(args.output)
+    check_free([] if target is None else [target], args.force)
     made = (piece for address in args.addresses for piece in _pieces(address, form, args))
     pieces = (piece.encode("utf-8", "backslashreplace") if isinstance(piece, str) else piece for piece in made)
-    if args.output is None:
+    args.bar = Silent()
+    if target is None:
         for piece in _gathered(pieces):
             out.raw(piece)
         return 0
     from tensorbytes import storage
 
-    with out.progress(args.output) as bar:
-        storage.write(args.output, _counted(pieces, bar), sync=False)
+    with out.progress(target) as bar:
+        args.bar = bar
+        storage.write(target, _counted(pieces, bar), sync=False)
     return 0
 
 
-def _counted(pieces: Iterator[bytes | memoryview], bar: Callable[[int], None]) -> Iterator[bytes | memoryview]:
+def _counted(pieces: Iterator[bytes | memoryview], bar: Progress | Silent) -> Iterator[bytes | memoryview]:
+    """The pieces; the bar moves by their bytes, unless it is told of elements or rows."""
     done = 0
     for piece in pieces:
         yield piece
         done += len(piece)
-        bar(done)
+        if bar.unit == "bytes":
+            bar(done)
+
+
+def _told(blocks: Iterable[Any], total: int, bar: Progress | Silent) -> Iterator[Any]:
+    """The blocks of a tensor that becomes text: how long that will be is not known, how many elements there are is."""
+    bar.unit, done = "values", 0
+    for block in blocks:
+        yield block
+        done += block.size
+        bar(done, total)
 
 
 def _gathered(pieces: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
@@ -101,7 +120,7 @@ def _check_form(form: str, args: argparse.Namespace, out: Output) -> None:
         raise UsageError("--order and --byteorder are for --as raw")
     if len(args.addresses) > 1 and form != "raw":
         raise UsageError(f"{len(args.addresses)} tensors don't make one {form} file: use tb convert --names")
-    if args.output is None and out.terminal and not args.force:
+    if args.output in (None, STDOUT) and out.terminal and not args.force:
         raise UsageError(f"{form} is binary, and this is a terminal: pipe it, pass -o FILE, or --force")
 
 
@@ -161,7 +180,7 @@ def _part(part: Any, form: str, args: argparse.Namespace, shown: str) -> Iterato
         if part.blocks is None:
             yield json_text(values.plain(part.value()))
         else:
-            yield from values.write_json(part.shape, part.blocks())
+            yield from values.write_json(part.shape, _told(part.blocks(), prod(part.shape), args.bar))
         yield "}\n"
     elif part.blocks is None:
         yield from _uneven_lines(part.value(), form, shown)
@@ -169,7 +188,8 @@ def _part(part: Any, form: str, args: argparse.Namespace, shown: str) -> Iterato
         if form == "csv" and len(part.shape) > 2:
             raise UsageError(f"{shown}: CSV has two dimensions, and this {len(part.shape)}: take a slice such as [0]")
         separator = "," if form == "csv" else " "
-        yield from values.write_lines(part.shape, part.blocks(), separator, quote=form == "csv")
+        blocks = _told(part.blocks(), prod(part.shape), args.bar)
+        yield from values.write_lines(part.shape, blocks, separator, quote=form == "csv")
 
 
 def _uneven_lines(value: Any, form: str, shown: str) -> Iterator[str]:
@@ -186,7 +206,8 @@ def _uneven_lines(value: Any, form: str, shown: str) -> Iterator[str]:
     coordinates = value.to_coo()
     held = values.elements(coordinates.values)
     for at, place in enumerate(coordinates.parts[0].tolist()):
-        yield separator.join([*map(str, place), *values.texts(held[at : at + 1].reshape(-1))]) + "\n"
+        items = values.texts(held[at : at + 1].reshape(-1))
+        yield separator.join([*map(str, place), *(map(values.quoted, items) if form == "csv" else items)]) + "\n"
 
 
 def _ragged_lines(rows: Iterable[Any], level: int = 0) -> Iterator[str]:
@@ -228,19 +249,21 @@ def _rows(found: Any, form: str, args: argparse.Namespace, shown: str) -> Iterat
             )
         yield from _encoded(found.together(), form, args)
         return
-    for number, row in found.rows:
+    args.bar.unit = f"{found.noun}s"
+    for done, (number, row) in enumerate(found.rows):
+        args.bar(done)
         if form == "json":
             key = "value" if found.column is not None else "values"
             yield json_text({"path": shown, found.noun: number, key: values.plain(row)}) + "\n"
         elif found.column is not None:
-            yield _line(row, "," if form == "csv" else " ") + "\n"
+            yield (_fields(row, shown) if form == "csv" else _line(row)) + "\n"
         elif form == "csv":
             raise UsageError(f"{shown}: {found.noun}s are no CSV: name one feature, or use --as json")
         else:
             yield from _block(found.noun, number, row)
 
 
-def _line(row: Any, separator: str) -> str:
+def _line(row: Any) -> str:
     """One value of a column on one line."""
     import numpy as np
 
@@ -253,7 +276,24 @@ def _line(row: Any, separator: str) -> str:
     if isinstance(row, list):
         return json_text(values.plain(row))
     array = np.asarray(row)
-    return separator.join(values.texts(array.reshape(-1))) if array.ndim < 2 else json_text(values.plain(array))
+    return " ".join(values.texts(array.reshape(-1))) if array.ndim < 2 else json_text(values.plain(array))
+
+
+def _fields(row: Any, shown: str) -> str:
+    """One value of a column as a line of CSV, a field for each element; none if there is no value."""
+    import numpy as np
+
+    from tensorbytes.cli import values
+
+    if row is None:
+        return ""
+    strings = isinstance(row, bytes | str) or (isinstance(row, list) and all(isinstance(x, bytes | str) for x in row))
+    if isinstance(row, list) and not strings:
+        raise UsageError(f"{shown}: rows of rows are no CSV: use --as json")
+    array = np.array(row, object) if strings else np.asarray(row)
+    if array.ndim > 1:
+        raise UsageError(f"{shown}: a line of CSV has one dimension, and these values {array.ndim}: use --as json")
+    return ",".join(map(values.quoted, values.texts(array.reshape(-1))))
 
 
 def _block(noun: str, number: int, row: Any) -> Iterator[str]:

@@ -130,12 +130,15 @@ _tensorbytes() {
     fi
     return
   fi
+  # A file in the place of a command: that is `tb info`.
+  [[ " %VERBS% " == *" $verb "* ]] || verb=info
   case "${verb:-info}" in
 %CASES%
   esac
   if [[ -n "$values" ]]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
   elif [[ "$cur" == -* ]]; then
+    ((COMP_CWORD == 1)) && flags="$flags --version"
     COMPREPLY=($(compgen -W "$flags" -- "$cur"))
   elif [[ -n "$words" ]]; then
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
@@ -217,8 +220,11 @@ def fish() -> str:
     for name in NAMES:
         unused = f"not __fish_seen_subcommand_from {names}"
         lines += [f"complete -c {name} -n '{unused}' -a {verb} -d {_quoted(text)}" for verb, text in _verbs()]
-        for verb, _ in _verbs():
-            here = f"complete -c {name} -n '__fish_seen_subcommand_from {verb}'"
+        lines.append(f"complete -c {name} -n '{unused}' -l version -d 'the version'")
+        # A file in the place of a command is `tb info`, whose options are offered then, too.
+        places = [(verb, f"__fish_seen_subcommand_from {verb}") for verb, _ in _verbs()] + [("info", unused)]
+        for verb, place in places:
+            here = f"complete -c {name} -n '{place}'"
             if words(verb):
                 lines.append(f"{here} -f -a {_quoted(' '.join(words(verb)))}")
             for option in options(verb):

@@ -9,16 +9,20 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.files import Source, for_each, local, sources
 from tensorbytes.cli.output import Cell, Column, Output, size_text
 from tensorbytes.cli.wording import allowing
+from tensorbytes.cli.words import format_text
 from tensorbytes.cli.writing import (
     STDOUT,
     check_free,
     force_argument,
     format_name,
+    format_options,
     named_option,
+    parts_of,
     quantizing,
+    replaced,
     standard_output,
     typed,
 )
@@ -27,7 +31,9 @@ from tensorbytes.errors import LossError, UsageError
 EXAMPLES = """examples:
   tb convert model.pt model.safetensors         the suffix says which format
   tb convert model.tb model.npz --allow kind    accept a loss that was refused
+  tb convert model.pt half.safetensors --cast bfloat16
   tb convert model.npz small.tb --compression auto --quantize int8
+  tb convert model.tb model.npz --compression deflate --option level=9
   tb convert train.npz train.tfrecord --unstack 0 --shards 4
   tb convert *.safetensors out/ --to npz        several files into a folder
   curl -s URL | tb convert - - --to npz | ...   from stdin to stdout
@@ -50,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is converted")
     what.add_argument("--names", action="append", metavar="PATTERN", help="only such tensors: 'layer.*' (repeatable)")
     what.add_argument(
-        "--rename", action="append", default=[], metavar="OLD=NEW", help="call one otherwise (repeatable)"
+        "--rename", action="append", default=[], metavar="OLD=NEW", help="give a tensor another name (repeatable)"
     )
     what.add_argument("--allow", action="append", default=[], metavar="LOSS", help="accept it; all: any (repeatable)")
     rows = parser.add_argument_group("rows")
@@ -59,6 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     rows.add_argument("--shards", type=int, default=1, metavar="N", help="deal the rows to so many TFRecord files")
     how = parser.add_argument_group("how it is stored")
     how.add_argument("--compression", type=typed, metavar="SPEC", help="auto, zstd, zstd:9, split+huffman, deflate ...")
+    how.add_argument("--cast", metavar="DTYPE", help="floats as another type: bfloat16, float16, float32 ...")
     how.add_argument(
         "--quantize",
         action="append",
@@ -66,7 +73,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="floats in fewer bits: int8, int4,group=32, max_error=0.001, 'embed/*:bfloat16' (repeatable)",
     )
     keyed: dict[str, Any] = {"action": "append", "default": [], "type": named_option, "metavar": "KEY=VALUE"}
-    how.add_argument("--option", **keyed, help="other options of the target's format, such as level=9 (repeatable)")
+    how.add_argument(
+        "--option",
+        **keyed,
+        help="another option of the target's format, such as max_shard_bytes=2000000000 (repeatable)",
+    )
     how.add_argument("--read-option", **keyed, help="options of the source's, such as dtype=float32 (repeatable)")
 
 
@@ -95,7 +106,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 def _targets(found: list[Source], args: argparse.Namespace) -> list[tuple[str, str]]:
     """The file that each source becomes, and its format."""
-    target = os.path.expanduser(args.target)
+    target = local(args.target)
     folder = target.endswith(("/", os.sep)) or (os.path.isdir(target) and "://" not in target)
     if not folder:
         if len(found) > 1:
@@ -127,7 +138,7 @@ def _format(target: str, wanted: str | None) -> str:
         raise UsageError("stdout has no suffix that says which format: pass --to FORMAT")
     found = TFRECORD if named_records(target) else formats.by_suffix(target)
     if found is None:
-        known = ", ".join((*formats.BUILTIN, TFRECORD))
+        known = ", ".join((*formats.writable(), TFRECORD))
         raise UsageError(f"{target}: no format has this suffix; pass --to FORMAT, one of {known}")
     return found
 
@@ -170,9 +181,9 @@ def _files(job: _Job, args: argparse.Namespace) -> list[str]:
         return [target.replace("{name}", file_name(name)) for name in sorted(names)]
     if job.format == TFRECORD and args.shards > 1:
         return [shard_path(target, index, args.shards) for index in range(args.shards)]
-    if job.format == "checkpoint":
-        return [target.removesuffix(".index") + ".index"]
-    return [target, f"{target}.index.json"] if job.format == "safetensors" else [target]
+    if job.format == "safetensors" and "max_shard_bytes" in dict(args.option):
+        return [*replaced(target), *parts_of(target)]
+    return replaced(target) if job.format in ("checkpoint", "safetensors") else [target]
 
 
 def _renamed(args: argparse.Namespace) -> dict[str, str]:
@@ -189,7 +200,7 @@ def _renamed(args: argparse.Namespace) -> dict[str, str]:
 def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
     from tensorbytes.tools.conversion import convert
 
-    options = dict(args.option)
+    options = format_options(args.option, convert)
     options |= {} if args.compression is None else {"compression": args.compression}
     options |= {} if args.quantize is None else {"quantize": quantizing(args.quantize)}
     piped = job.target == STDOUT
@@ -208,6 +219,7 @@ def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
                 stack=args.stack or None,
                 unstack=args.unstack,
                 shards=args.shards,
+                cast=args.cast,
                 allow=args.allow,
                 verify=args.verify,
                 sync=args.sync,
@@ -306,8 +318,9 @@ def _headline(report: Any) -> str:
     rows = "" if report.rows is None else f", {many(report.rows, 'row')}"
     checked = ", verified" if report.verified else ""
     return (
-        f"{report.source} ({report.source_format}) -> {report.target} ({report.target_format}): "
-        f"{many(report.tensors, 'tensor')}{rows}, {size_text(report.nbytes)}{checked}"
+        f"{report.source} ({format_text(report.source_format)}) -> "
+        f"{report.target} ({format_text(report.target_format)}): "
+        f"{many(report.tensors, 'tensor')}{rows}, {size_text(report.nbytes)} of data{checked}"
     )
 
 

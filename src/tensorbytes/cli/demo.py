@@ -72,7 +72,6 @@ class Job:
 
         rng = np.random.default_rng(7)
         self.path, self.args, self.out = path, args, out
-        self.json = args.json  # in a pipe, too, a demonstration is for people
         self.predictions = [predict(rng) for _ in range(args.count)]
 
     def run(self) -> int:
@@ -83,7 +82,7 @@ class Job:
         return self.damage() or (0 if all(equal) else 1)
 
     def tell(self, plain: dict[str, Any], *lines: str | list[str | Cell]) -> None:
-        if self.json:
+        if self.out.json:
             self.out.item(plain)
             return
         for line in lines:

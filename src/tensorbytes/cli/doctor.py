@@ -67,14 +67,15 @@ def run(args: argparse.Namespace, out: Output) -> int:
         out.line(Cell(f"{name:<12}", "bold"), "  ", Cell(str(text), style))
     out.line()
     rows: list[list[str | Cell]] = []
+    missing = "not installed" if out.width >= 60 else "missing"  # so that a narrow terminal breaks no command
     for name, found in about["packages"].items():
-        state = Cell(found["version"], "green") if found["version"] else Cell("not installed", DIM)
+        state = Cell(found["version"], "green") if found["version"] else Cell(missing, DIM)
         rows.append([name, state, found["for"], Cell("" if found["version"] else found["install"], "cyan")])
     columns = [
         Column("package"),
         Column("version"),
         Column("for", fold=True, drop=1),
-        Column("to install it", fold=True),
+        Column("to install it", fold=True, least=25),
     ]
     kept = 4 if any(found["install"] for found in about["packages"].values()) else 3
     out.table(columns[:kept], [row[:kept] for row in rows])

@@ -20,10 +20,12 @@ def bar(share: float, width: int, blocks: bool = True) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """52 %; what is little and not nothing is < 1 %."""
+    """52 %; what is little and not nothing is < 1 %, and what is nearly all is not 100 %."""
     if not whole:
         return ""
     share = 100 * part / whole
+    if 99.5 <= share < 100:
+        return f"{share:.1f} %" if share < 99.95 else "> 99.9 %"
     return "< 1 %" if 0 < share < 1 else f"{share:.0f} %"
 
 

@@ -76,11 +76,16 @@ def for_each(files: Sequence[Source], out: Output, work: Callable[[Source], int]
     return worst
 
 
+def local(argument: str) -> str:
+    """The path that an argument means: ~ is the home folder, and file:// a path too, whose file is not lost unasked."""
+    return os.path.expanduser(argument.removeprefix("file://"))
+
+
 def expand(argument: str) -> list[str]:
     """The paths of an argument: itself, what a pattern matches, the files of a folder."""
-    if "://" in argument:
-        return [argument]
-    path = os.path.expanduser(argument)
+    path = local(argument)
+    if "://" in path:
+        return [path]
     if os.path.isdir(path):
         return _in_folder(path)
     if os.path.lexists(path) or not any(c in path for c in _WILD):

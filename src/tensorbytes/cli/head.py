@@ -29,9 +29,8 @@ _MOST_TENSORS = 60
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, globs, folders, URLs, or - for stdin")
-    parser.add_argument(
-        "-n", type=whole_number(1), default=_DEFAULT, dest="count", metavar="N", help="so many values or records (5)"
-    )
+    many = f"so many values of each tensor, or so many records ({_DEFAULT})"
+    parser.add_argument("-n", type=whole_number(1), default=_DEFAULT, dest="count", metavar="N", help=many)
     names_argument(parser, "tensors, features or tags")
     parser.add_argument("-a", "--all", action="store_true", help="all tensors of a file that has very many")
     reading_arguments(parser)
@@ -71,8 +70,7 @@ def _head(source: Source, args: argparse.Namespace, out: Output) -> int:
             rows = ((at, row) for at, row in found.rows if selection.takes(row["tag"]))
         else:
             rows = ((at, _chosen(row, selection)) for at, row in found.rows)
-        _show_rows(found.noun, rows, source, args, out)
-        _check(selection, args, source)
+        _show_rows(found.noun, rows, source, selection, args, out)
         return 0
     opened = open_source(path, args.format, options=options)
     table = as_table(opened)
@@ -83,8 +81,7 @@ def _head(source: Source, args: argparse.Namespace, out: Output) -> int:
             if first is None
             else [{str(leaf.name): leaf.whole for leaf in row.leaves} for row in row_documents(first)]
         )
-        _show_rows("row", iter(enumerate(made)), source, args, out)
-        _check(selection, args, source)
+        _show_rows("row", iter(enumerate(made)), source, selection, args, out)
         return 0
     assert isinstance(opened, Documents)
     documents = opened.documents()
@@ -92,7 +89,7 @@ def _head(source: Source, args: argparse.Namespace, out: Output) -> int:
     if len(some) > 1:
         every = (document for part in (some, documents) for document in part)
         rows = ((at, _chosen(selecting.restored(document, path), selection)) for at, document in enumerate(every))
-        _show_rows("object", rows, source, args, out)
+        _show_rows("object", rows, source, selection, args, out)
     elif some:
         leaves = [leaf for leaf in some[0].leaves if selection.takes(leaf.name)]
         _check(selection, args, source)
@@ -122,12 +119,15 @@ def _show_tensors(leaves: list[Any], source: Source, args: argparse.Namespace, o
         for leaf in leaves:
             entry = Entry(leaf, lambda value: value, source.path)
             about = {"path": source.shown, "name": entry.name, "kind": entry.kind, "dtype": entry.dtype}
-            out.item(about | {"shape": entry.shape, "first": values.plain(_first(leaf, args.count, source.path))})
+            about |= {"python": leaf.kind} if leaf.kind else {}
+            first = None if leaf.kind == "object" else values.plain(_first(leaf, args.count, source.path))
+            out.item(about | {"shape": entry.shape, "first": first})
         return
     shown = leaves if args.all or args.names else leaves[:_MOST_TENSORS]
     entries = [Entry(leaf, lambda value: value, source.path) for leaf in shown]
-    kinds = [entry.dtype + ("" if entry.kind in ("tensor", "strings") else f" {entry.kind}") for entry in entries]
-    shapes = [shape_text(entry.shape) for entry in entries]
+    kinds = [_kind(leaf, entry) for leaf, entry in zip(shown, entries, strict=True)]
+    plain = [leaf.kind not in ("", "numpy") for leaf in shown]
+    shapes = ["" if each else shape_text(entry.shape) for entry, each in zip(entries, plain, strict=True)]
     # What the other columns leave of a line, so that each tensor has one.
     widest = min(max(len(str(entry.name)) for entry in entries), 40) if entries else 0
     taken = widest + max(map(len, kinds), default=0) + max(map(len, shapes), default=0) + 6
@@ -136,8 +136,12 @@ def _show_tensors(leaves: list[Any], source: Source, args: argparse.Namespace, o
     for leaf, entry, kind, shape in zip(shown, entries, kinds, shapes, strict=True):
         if leaf.kind in ("none", "dict", "list", "tuple"):
             begin = "none" if leaf.kind == "none" else f"(an empty {leaf.kind})"
+        elif leaf.kind == "object":
+            begin = "(not read)"
         else:
             few = _texts(_first(leaf, args.count, source.path), room)
+            if leaf.kind.endswith(("int", "int]")):
+                few = [text.strip('"') for text in few]  # integers beyond 64 bits are stored as text
             begin = _fitted(
                 few, room, entry.kind in ("tensor", "strings") and prod(size or 0 for size in entry.shape) > len(few)
             )
@@ -147,6 +151,13 @@ def _show_tensors(leaves: list[Any], source: Source, args: argparse.Namespace, o
         out.table([*columns, Column("first values", fold=True, least=24)], rows)
     if len(shown) < len(leaves):
         out.line(Cell(f"and {len(leaves) - len(shown):,} more (tb head --all, or --names)", DIM))
+
+
+def _kind(leaf: Any, entry: Any) -> str:
+    """The dtype of a tensor, the type of a plain value."""
+    if leaf.kind not in ("", "numpy", "object"):
+        return str(leaf.kind)
+    return f"{entry.dtype}{'' if entry.kind in ('tensor', 'strings', 'object') else f' {entry.kind}'}"
 
 
 def _fitted(items: list[str], room: int, more: bool) -> str:
@@ -218,15 +229,34 @@ def _leading(index: list[Any], shape: tuple[int | None, ...]) -> Iterator[Any]:
 
 
 def _show_rows(
-    noun: str, rows: Iterator[tuple[int, Any]], source: Source, args: argparse.Namespace, out: Output
+    noun: str,
+    rows: Iterator[tuple[int, Any]],
+    source: Source,
+    selection: Any,
+    args: argparse.Namespace,
+    out: Output,
 ) -> None:
-    for number, row in islice(rows, args.count):
+    for number, row in _with_names(islice(rows, args.count), source, selection, args):
         if out.json:
             key = "values" if noun != "event" else "event"
             about = {"path": source.shown, noun: number}
             out.item(about | (_shortened(row) if key == "event" else {"values": _shortened(row)}))
         else:
             _block(noun, number, row, out)
+
+
+def _with_names(
+    rows: Iterator[tuple[int, Any]], source: Source, selection: Any, args: argparse.Namespace
+) -> Iterator[tuple[int, Any]]:
+    """The rows once every name that was asked for was met: a misspelt one shows nothing but the error."""
+    held = []
+    for row in rows:
+        held.append(row)
+        if not (args.names and selection.unused):
+            yield from held
+            held = []
+    _check(selection, args, source)
+    yield from held
 
 
 def _block(noun: str, number: int, row: Any, out: Output) -> None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tensorbytes.cli import tree
 from tensorbytes.cli.drawing import bar, percent
-from tensorbytes.cli.output import Cell, Column, Output, size_text
-from tensorbytes.cli.words import DIM, PARTS, count_text, many, name_cell, range_text, shape_text, shortened
+from tensorbytes.cli.output import Cell, Column, Output, json_text, size_text
+from tensorbytes.cli.words import DIM, PARTS, count_text, held_text, many, name_cell, range_text, shape_text, shortened
 from tensorbytes.tools.inspection import Inspection, TensorInfo
 
 # More lines than this are no longer taken in; --all shows them.
@@ -21,7 +21,7 @@ _MOST_LETTERS = 200
 
 def amount(result: Inspection) -> str:
     """How many numbers there are, and of which dtype if it is one."""
-    tensors = [tensor for tensor in result.tensors if tensor.kind == "tensor" and tensor.nbytes]
+    tensors = [tensor for tensor in result.tensors if tensor.kind == "tensor" and tensor.nbytes and not tensor.python]
     if result.format in PARTS or len(tensors) < 2 or not result.listed_all:
         return ""
     from math import prod
@@ -42,7 +42,7 @@ def facts(result: Inspection, out: Output) -> None:
     if "damage" in result.details:
         hint = "" if result.format != "tfrecord" else "; tb verify tells of all of it, tb repair keeps the rest"
         known.insert(0, ("damage", result.details["damage"] + hint, "red"))
-    known += [(key, text, "") for key, text in result.meta.items()]
+    known += [(key, text, "") for key, text in result.told_meta.items()]
     if len(result.files) > 1:
         known.append(("files", many(len(result.files), "file"), ""))
     if result.sampled is not None:
@@ -75,7 +75,7 @@ def show(result: Inspection, args: argparse.Namespace, out: Output) -> None:
 
 def _tensors(result: Inspection, args: argparse.Namespace, out: Output) -> None:
     whole = args.all or args.flat
-    total = sum(tensor.nbytes or 0 for tensor in result.tensors)
+    total = sum(tensor.nbytes or 0 for tensor in result.tensors if not tensor.python)
     if args.flat:
         rows = [(name_cell(tensor.name), tensor) for tensor in result.tensors]
         _table([[name, *_cells(tensor, total, out)] for name, tensor in rows], out)
@@ -88,7 +88,8 @@ def _tensors(result: Inspection, args: argparse.Namespace, out: Output) -> None:
     lines = list(tree.lines(root, depth, out.drawable))
     shown = lines if whole or args.depth else lines[:_MOST_LINES]
     _table([_line(line, total, out) for line in shown], out)
-    left = sum(line.node.tensors for line in lines[len(shown) :] if line.folded or not line.node.children)
+    hidden = [line.node for line in lines[len(shown) :] if line.folded or not line.node.children]
+    left = sum(node.tensors + node.values for node in hidden)
     _more(left, result, out)
     if not left and not args.depth and any(line.folded for line in shown):
         out.line(Cell("deeper levels are left out (--depth N, or --all for every tensor)", DIM))
@@ -103,21 +104,45 @@ def _line(line: tree.Line, total: int, out: Output) -> list[str | Cell]:
         own = replace(node.tensor, nbytes=node.nbytes if known else None, stored_nbytes=node.stored or None)
         return [name, *_cells(own, total, out)]
     alike = Cell(f"{node.alike} alike", DIM) if node.alike > 1 else Cell("")
-    held = Cell(many(node.tensors, "tensor"), DIM)
-    shares = _share(node.nbytes, total, out)
-    return [Cell(name, "bold"), alike, held, size_text(node.nbytes), *shares, size_text(node.stored or None), ""]
+    held = Cell(held_text(node.tensors, node.values), DIM)
+    shares = _share(min(node.nbytes, total), total, out) if node.tensors else ["", ""]
+    size = size_text(node.nbytes) if node.tensors else ""
+    return [Cell(name, "bold"), alike, held, size, *shares, size_text(node.stored or None), ""]
 
 
 def _cells(tensor: TensorInfo, total: int, out: Output) -> list[str | Cell]:
+    if tensor.kind == "object":
+        return [tensor.dtype, Cell("not read", DIM), "", "", "", "", ""]
     size = "?" if tensor.nbytes is None else size_text(tensor.nbytes)
     shares = _share(tensor.nbytes or 0, total, out)
     # The error of a quantization comes after a comma.
     how = tensor.stored if out.width >= 120 else tensor.stored.partition(",")[0]
     stored = size_text(tensor.stored_nbytes) if tensor.stored else ""
-    return [_kind(tensor), shape_text(tensor.shape), size, *shares, stored, Cell(how, DIM)]
+    if tensor.python:
+        spelled = value_text(tensor, out)
+        shape = spelled or (shape_text(tensor.shape) if tensor.shape else "")
+        return [kind_text(tensor), shape, "" if spelled else size, "", "", "" if spelled else stored, ""]
+    return [kind_text(tensor), shape_text(tensor.shape), size, *shares, stored, Cell(how, DIM)]
 
 
-def _kind(tensor: TensorInfo) -> str:
+def value_text(tensor: TensorInfo, out: Output) -> str:
+    """= 12: what a plain value is, if that is known and short."""
+    if not tensor.python or (tensor.value is None and tensor.python != "none"):
+        return ""
+    from tensorbytes.cli.values import json_like
+
+    value = tensor.value
+    if isinstance(value, str):
+        text = json_like(value) if tensor.python == "str" else value  # others are spelled as Python does
+    else:
+        text = "none" if value is None else repr(value) if isinstance(value, float) else json_text(value)
+    return f"= {shortened(text, max(min(out.width // 2, 48), 12))}"
+
+
+def kind_text(tensor: TensorInfo) -> str:
+    """The dtype of a tensor, the type of a plain value."""
+    if tensor.python and tensor.python != "numpy":
+        return tensor.python
     return tensor.dtype + ("" if tensor.kind in ("tensor", "strings") else f" {tensor.kind}")
 
 
@@ -171,9 +196,7 @@ def _stream(result: Inspection, args: argparse.Namespace, out: Output) -> None:
     shown = list(groups.items())[: None if args.all else _MOST_LINES]
     rows: list[list[str | Cell]] = []
     for name, tensors in shown:
-        kinds = dict.fromkeys(
-            tensor.dtype + (f" {tensor.kind}" if tensor.kind in ("ragged", "sparse") else "") for tensor in tensors
-        )
+        kinds = dict.fromkeys(map(kind_text, tensors))
         size = sum(tensor.nbytes or 0 for tensor in tensors)
         times = f"{len(tensors):,}" if result.listed_all else ""
         rows.append([name_cell(name), ", ".join(kinds), _common_shape(tensors), times, size_text(size)])
@@ -184,6 +207,8 @@ def _stream(result: Inspection, args: argparse.Namespace, out: Output) -> None:
 
 def _common_shape(tensors: Sequence[TensorInfo]) -> str:
     """[8, 4..39, 4..39]: the sizes that all have in common, and between which the others are."""
+    if all(tensor.python and not tensor.shape for tensor in tensors):
+        return ""
     ranks = {len(tensor.shape) for tensor in tensors}
     if len(ranks) > 1:
         return f"{min(ranks)}..{max(ranks)} dimensions"
@@ -206,8 +231,6 @@ def _features(result: Inspection, args: argparse.Namespace, out: Output) -> None
         kind = feature.dtype + (shape_text(feature.shape) if feature.shape else "")
         present = percent(feature.present or 0, looked)
         missing = feature.kind != "record" and feature.present != looked
-        if missing and feature.present and present == "100 %":
-            present = "< 100 %"
         steps = "" if feature.steps is None else range_text(feature.steps)
         lengths = "" if feature.lengths is None else range_text(feature.lengths)
         sizes = "" if feature.sizes is None else _size_range(feature.sizes)

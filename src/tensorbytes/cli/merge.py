@@ -6,10 +6,11 @@ import argparse
 import os
 from contextlib import nullcontext
 
-from tensorbytes.cli.files import sources
+from tensorbytes.cli.files import local, sources
 from tensorbytes.cli.output import Cell, Output, size_text
 from tensorbytes.cli.split import storing, storing_arguments
-from tensorbytes.cli.writing import STDOUT, check_free, format_name, standard_output
+from tensorbytes.cli.words import format_text
+from tensorbytes.cli.writing import STDOUT, check_free, format_name, replaced, standard_output
 from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
@@ -28,7 +29,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="DST", help="the file that they become, or - for stdout")
     parser.add_argument("--to", metavar="FORMAT", help="its format; by default its suffix, or the sources'")
     parser.add_argument("--prefix", choices=["stem"], help="stem: the name of its file before that of each tensor")
-    parser.add_argument("--allow", action="append", default=[], choices=["meta"], help="of metadata the first counts")
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        choices=["meta"],
+        help="where the metadata differ, keep those of the first file",
+    )
     storing_arguments(parser)
 
 
@@ -36,12 +43,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from tensorbytes.tools.merging import merge
     from tensorbytes.tools.report import many
 
-    target = os.path.expanduser(args.target)
+    target = local(args.target)
     piped = target == STDOUT
     if os.path.isdir(target):
         raise UsageError(f"{target} is a folder: name the file, such as {os.path.join(target, 'all.tb')}")
     if not piped:
-        check_free([target, f"{target.removesuffix('.index')}.index"], args.force)
+        check_free(replaced(target), args.force)
     with sources(args.sources) as found, standard_output() if piped else nullcontext(target) as where:
         with out.progress(f"merging {many(len(found), 'file')}") as progress:
             made = merge(
@@ -52,16 +59,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 allow=args.allow,
                 sync=args.sync,
                 progress=progress,
-                **storing(args),
+                **storing(args, merge),
             )
         count = found[0].shown if len(found) == 1 else many(len(found), "file")
-    words = f"{many(made.total, made.unit)}, {size_text(made.nbytes)}"
+    kind = format_text(made.format)
+    words = f"({kind}): {many(made.total, made.unit)}, {size_text(made.nbytes)}"
     if piped:
-        out.note(f"{count} -> stdout ({made.format}): {words}")
+        out.note(f"{count} -> stdout {words}")
     elif out.json:
-        out.item(made.as_dict() | {"sources": [source.shown for source in found]})
+        out.item(made.as_dict() | {"source": count, "sources": [source.shown for source in found]})
     else:
-        out.line(f"{count} -> {target} ({made.format}): {words}")
+        out.line(f"{count} -> {target} {words} on disk")
         for change in made.changes:
             out.line("  ", Cell(change, "yellow"))
     return 0

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TextIO
 from tensorbytes.cli.progress import Progress, Silent
 
 _GAP = "  "
+_NARROWEST = 8
 # What bars, histograms and trees are drawn with.
 BLOCKS = "▏▎▍▌▋▊▉█▁▂▃▄▅▆▇├└│─"
 
@@ -169,11 +170,15 @@ class Output:
             text.append(escaped(part.text), part.style or None)
         return text
 
+    def _folded(self, cell: Cell, size: int, column: Column) -> Any:
+        from rich.text import Text
+
+        return Text("\n".join(folded(escaped(cell.text), size)) if column.fold else escaped(cell.text), cell.style)
+
     def _table(self, columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool) -> Any:
         from rich.table import Table
 
-        least = _least(columns, cells, header)
-        fits = sum(least) + len(_GAP) * (len(least) - 1) <= self.width
+        sizes = _allotted(columns, cells, header, self.width)
         table = Table(box=None, show_header=header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for at, column in enumerate(columns):
             table.add_column(
@@ -182,10 +187,10 @@ class Output:
                 justify="right" if column.right else "left",
                 no_wrap=not column.fold,
                 overflow="fold" if column.fold else "ellipsis",
-                min_width=least[at] if column.fold and fits else None,
+                width=sizes[at] if column.fold else None,
             )
         for row in cells:
-            table.add_row(*(self._text([cell]) for cell in row))
+            table.add_row(*(self._folded(cell, sizes[at], columns[at]) for at, cell in enumerate(row)))
         return table
 
 
@@ -257,11 +262,51 @@ def _cell(part: str | Cell) -> Cell:
     return part if isinstance(part, Cell) else Cell(part)
 
 
+def _whole(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool) -> list[int]:
+    """How wide the columns are if nothing is folded."""
+    titles = [width(column.title) if header else 0 for column in columns]
+    return [max([title, *(width(escaped(row[at].text)) for row in cells)]) for at, title in enumerate(titles)]
+
+
 def _least(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool) -> list[int]:
     """How wide the columns have to be."""
-    titles = [width(column.title) if header else 0 for column in columns]
-    whole = [max([title, *(width(escaped(row[at].text)) for row in cells)]) for at, title in enumerate(titles)]
+    whole = _whole(columns, cells, header)
     return [min(size, column.least) if column.fold else size for size, column in zip(whole, columns, strict=True)]
+
+
+def _allotted(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool, room: int) -> list[int]:
+    """How wide the columns become: those that may fold give way, the one with the most to spare first."""
+    sizes, least = _whole(columns, cells, header), _least(columns, cells, header)
+    excess = sum(sizes) + len(_GAP) * (len(sizes) - 1) - room
+    while excess > 0:
+        spare = [size - low for size, low in zip(sizes, least, strict=True)]
+        at = spare.index(max(spare))
+        if spare[at] <= 0:
+            break
+        second = max([0, *spare[:at], *spare[at + 1 :]])
+        step = min(excess, max(spare[at] - second, 1))
+        sizes[at] -= step
+        excess -= step
+    for at, column in enumerate(columns):  # in a very narrow terminal even less than it takes
+        if column.fold and excess > 0:
+            step = min(excess, max(sizes[at] - _NARROWEST, 0))
+            sizes[at] -= step
+            excess -= step
+    return sizes
+
+
+def folded(text: str, room: int) -> list[str]:
+    """The text in lines of so many columns, broken behind blanks, or else behind what separates the parts of names."""
+    lines = []
+    while width(text) > room:
+        fits = next(at for at in range(len(text), -1, -1) if width(text[:at]) <= room)
+        fits = max(fits, 1)
+        blank = text.rfind(" ", 0, fits + 1)
+        part = max(text.rfind(mark, 0, fits) for mark in "/._-=,") + 1
+        end = blank if blank > 0 else part if part > fits // 3 else fits
+        lines.append(text[:end])
+        text = text[end:].lstrip(" ")
+    return [*lines, text]
 
 
 def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool, room: int) -> list[int]:

@@ -15,6 +15,7 @@ class Silent:
     """No bar: in a pipe, or with -q."""
 
     shows = False
+    unit = "bytes"
 
     def __call__(self, done: int, total: int | None = None) -> None:
         pass
@@ -32,7 +33,7 @@ class Progress:
     shows = True
 
     def __init__(self, label: str, unit: str = "bytes") -> None:
-        self._label, self._unit = label, unit
+        self._label, self.unit = label, unit
         self._begun = self._shown = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
@@ -54,8 +55,8 @@ class Progress:
 
         counted: list[Any] = (
             [progress.DownloadColumn(), progress.TransferSpeedColumn()]
-            if self._unit == "bytes"
-            else [progress.MofNCompleteColumn(), progress.TextColumn(self._unit), _Rate()]
+            if self.unit == "bytes"
+            else [progress.MofNCompleteColumn(), progress.TextColumn(self.unit), _Rate()]
         )
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),

@@ -7,16 +7,19 @@ import os
 from contextlib import nullcontext
 from typing import Any
 
-from tensorbytes.cli.files import Source, sources
+from tensorbytes.cli.files import Source, local, sources
 from tensorbytes.cli.output import Cell, Column, Output, size_text
-from tensorbytes.cli.writing import STDOUT, check_free, force_argument, standard_output
+from tensorbytes.cli.writing import STDOUT, check_free, force_argument, replaced, standard_output
 from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
   tb repair broken.tfrecord mended.tfrecord
-  tb repair train.tfrecord --in-place     what can't be read today is gone then
+  tb repair train.tfrecord --in-place     what is damaged is then lost for good
   tb repair - - < broken.tfrecord > mended.tfrecord
   tb repair broken.npz mended.npz         the tensors whose checksums are right
+  tb repair part.safetensors whole.safetensors
+                                          of a download that broke off, the
+                                          tensors before its end (npz, too)
 
 Records are copied as they are, in the same compression.
 Exit code: 0 nothing was damaged; 1 damage was found, and what is whole is in
@@ -38,17 +41,19 @@ def run(args: argparse.Namespace, out: Output) -> int:
         if len(found) > 1:
             raise UsageError(f"{args.source} means {len(found)} files: repair them one at a time")
         source = found[0]
-        if args.in_place and source.path != os.path.expanduser(args.source):
+        if args.in_place and source.path != local(args.source):
             raise UsageError(f"--in-place needs the path of a file, not {args.source}")
-        target = source.path if args.in_place else os.path.expanduser(args.target)
+        target = source.path if args.in_place else local(args.target)
         piped = target == STDOUT
         same = not piped and os.path.exists(target) and "://" not in source.path and _same(source.path, target)
         if same and not args.in_place:
             raise UsageError(f"{target} would be replaced by its repaired self: pass --in-place alone if that is meant")
         if not (piped or args.in_place):
-            check_free([target, f"{target.removesuffix('.index')}.index"], args.force)
+            check_free(replaced(target), args.force)
         with standard_output() if piped else nullcontext(target) as where:
             if _holds_records(source.path):
+                if args.in_place:
+                    _check_loads(source)
                 return _repair_records(source, where, args.in_place, out)
             return _repair_tensors(source, where, out)
 
@@ -73,6 +78,28 @@ def _holds_records(path: str) -> bool:
         return True  # not even its structure is whole
 
 
+def _check_loads(source: Source) -> None:
+    """Refuse to replace a file of the native frame by one that does not load: its damaged bytes may be all there is."""
+    from tensorbytes.cli.interrupts import temporary_folder
+    from tensorbytes.errors import CorruptError
+    from tensorbytes.records.files.salvage import repair
+    from tensorbytes.tools import recognition
+
+    if recognition.kind_of(source.path) != recognition.NO_RECORDS:
+        return
+    with temporary_folder("tensorbytes-") as folder:
+        tried = os.path.join(folder, "repaired.tb")
+        repair(source.path, tried)
+        lacking = _lacking(tried)
+    if lacking:
+        raise CorruptError(
+            f"not replaced: an object of several tensors would lack some, and not load ({lacking}); "
+            "tb repair SRC DST keeps the records that are whole",
+            at=0,
+            path=source.shown,
+        )
+
+
 def _repair_records(source: Source, target: Any, replace: bool, out: Output) -> int:
     from tensorbytes.records.files.salvage import repair
 
@@ -91,18 +118,25 @@ def _repair_records(source: Source, target: Any, replace: bool, out: Output) -> 
 
 
 def _check_objects(target: str, out: Output) -> None:
-    """The records of one object of the native frame belong together: without one of them it does not load."""
+    lacking = _lacking(target)
+    if lacking:
+        out.note(f"{target}: its records are whole, but an object of several tensors lacks some: {lacking}")
+
+
+def _lacking(path: str) -> str:
+    """The records of one object of the native frame belong together: what is wrong if one of them is not there."""
     from tensorbytes.errors import CorruptError, UsageError
     from tensorbytes.tools.sources import Documents, open_source
 
     try:
-        source = open_source(target)
+        source = open_source(path)
         for _ in source.documents() if isinstance(source, Documents) else ():
             pass
     except UsageError:  # records of something else
         pass
     except CorruptError as error:
-        out.note(f"{target}: its records are whole, but an object of several tensors lacks some: {error.what}")
+        return error.what
+    return ""
 
 
 def _repair_tensors(source: Source, target: Any, out: Output) -> int:
@@ -119,10 +153,12 @@ def _repair_tensors(source: Source, target: Any, out: Output) -> int:
         raise UsageError(f"{source.shown}: format {found.format!r} is read here, not written: it can't be repaired")
     broken = next((fault for fault in found.faults if fault.name is None), None)
     lost = {fault.name for fault in found.faults}
+    if broken is not None and _repair_cut(source, target, found, out):
+        return 1
     if broken is not None or (lost and len(lost) >= found.tensors):
         fault = broken or found.faults[0]
         raise CorruptError(f"no tensor of it can be kept: {fault.what}", at=fault.at or 0, path=source.shown)
-    names = [name for name in _names(source.path) if name not in lost] if lost else None
+    names = [_only(name) for name in _names(source.path) if name not in lost] if lost else None
     report = convert(source.path, target, found.format, names=names)
     if not isinstance(target, str):
         out.note(f"{source.shown} -> stdout: {many(report.tensors, 'tensor')} kept, {len(lost)} lost")
@@ -142,10 +178,36 @@ def _repair_tensors(source: Source, target: Any, out: Output) -> int:
     return 1 if lost else 0
 
 
+def _repair_cut(source: Source, target: Any, found: Any, out: Output) -> bool:
+    """The tensors of a file that ends too early which lie before its end; False if there are none."""
+    from tensorbytes.tools import salvaging
+    from tensorbytes.tools.report import many
+
+    kept = salvaging.rest(source.path, target, found.format)
+    if kept is None:
+        return False
+    faults = [*(fault for fault in found.faults if fault.name is None), *kept.faults]
+    words = f"{many(kept.tensors, 'tensor')} kept, {len(kept.faults)} lost"
+    if not isinstance(target, str):
+        out.note(f"{source.shown} -> stdout: {words}")
+    elif out.json:
+        damages = [fault._asdict() for fault in faults]
+        out.item({"path": source.shown, "tensors": kept.tensors, "damages": damages, "target": target})
+    else:
+        out.line(f"{source.shown} -> {target}: ", Cell(words, "yellow"))
+        fault_table(faults, out)
+    return True
+
+
 def _names(path: str) -> list[str]:
     from tensorbytes.tools.inspection import inspect
 
     return [tensor.name for tensor in inspect(path).tensors if tensor.name is not None]
+
+
+def _only(name: str) -> str:
+    """The pattern that this name alone fits: a star in a name is a star."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _same(one: str, other: str) -> bool:

@@ -10,7 +10,7 @@ from tensorbytes.cli.files import Source, for_each, sources
 from tensorbytes.cli.output import Cell, Column, Output
 from tensorbytes.cli.reading import read_options, reading_arguments
 from tensorbytes.cli.words import DIM, many, name_cell
-from tensorbytes.cli.writing import check_free, force_argument
+from tensorbytes.cli.writing import STDOUT, check_free, force_argument
 from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
@@ -38,14 +38,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as", dest="form", choices=("text", *_SOURCES), help="another form; of several files, one schema"
     )
-    parser.add_argument("-o", "--output", metavar="PATH", help="write to a file, which appears when it is whole")
+    parser.add_argument("-o", "--output", metavar="PATH", help="write to a file; - for stdout")
     force_argument(parser)
     parser.add_argument("--scan", action="store_true", help="infer it from every record")
     reading_arguments(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    check_free([] if args.output is None else [args.output], args.force)
+    check_free([] if args.output in (None, STDOUT) else [args.output], args.force)
     with sources(args.files) as found:
         if args.form in _SOURCES or args.output is not None:
             return _as_source(found, args, out)
@@ -56,9 +56,12 @@ def _schema(source: Source, args: argparse.Namespace) -> tuple[Any, str]:
     """(the schema, where it comes from)"""
     from tensorbytes.records import infer_schema, open_records
     from tensorbytes.tools import recognition
+    from tensorbytes.tools.sources import check_record_options
 
     options = read_options(args)
-    if "://" not in source.path and not os.path.exists(source.path):
+    check_record_options(source.shown, options)
+    several = "@" in os.path.basename(source.path)  # name@10, which is no file
+    if "://" not in source.path and not several and not os.path.exists(source.path):
         raise FileNotFoundError(2, "no such file", source.path)
     if args.format is None and recognition.kind_of(source.path) != recognition.EXAMPLES:
         raise UsageError(
@@ -120,7 +123,7 @@ def _as_source(found: list[Source], args: argparse.Namespace, out: Output) -> in
     else:
         text = schema.to_json() if args.form in (None, "json") else str(schema)
     text = text.rstrip("\n") + "\n"
-    if args.output is None:
+    if args.output in (None, STDOUT):
         out.raw(text.encode("utf-8", "backslashreplace"))
     else:
         from tensorbytes import storage

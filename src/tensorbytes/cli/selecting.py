@@ -282,7 +282,8 @@ def _records(address: Address, schema: Any, options: Mapping[str, Any]) -> Rows:
     if address.name is not None and address.name not in schema:
         refuse_name(address.path, address.name, schema)
     columns = None if address.name is None else [address.name]
-    records = open_records(address.path, columns=columns, **{"schema": schema, **options})
+    given = {"schema": schema, **options} | ({} if columns is None else {"columns": columns})
+    records = open_records(address.path, **given)
     if address.number is not None:
         if address.index is not None:
             raise UsageError(
@@ -348,11 +349,13 @@ def _at(number: int, address: Address, count: int) -> int:
 def _payloads(address: Address, options: Mapping[str, Any]) -> Rows:
     """Records of something else: their bytes."""
     from tensorbytes.records import open_records
+    from tensorbytes.tools.sources import check_record_options
 
     if address.name is not None or address.index is not None:
         raise UsageError(
             f"{address}: its records are neither Examples nor tensors, so they have no names; #3 is one of them"
         )
+    check_record_options(address.path, options)
     rows = enumerate(open_records(address.path, **options).payloads())
     if address.number is None:
         return Rows("record", rows)

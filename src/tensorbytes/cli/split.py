@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from tensorbytes.cli.files import STDIN, STDIN_NAMES, Source, sources
+from tensorbytes.cli.files import STDIN, STDIN_NAMES, Source, local, sources
 from tensorbytes.cli.output import Cell, Column, Output, size_text
-from tensorbytes.cli.writing import STDOUT, byte_count, force_argument, format_name, named_option, typed
+from tensorbytes.cli.words import format_text
+from tensorbytes.cli.writing import (
+    STDOUT,
+    byte_count,
+    check_free,
+    force_argument,
+    format_name,
+    format_options,
+    named_option,
+    parts_of,
+    typed,
+)
 from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
@@ -43,21 +54,26 @@ def storing_arguments(parser: argparse.ArgumentParser) -> None:
     """What split and merge have in common."""
     parser.add_argument("--compression", type=typed, metavar="SPEC", help="auto, zstd, gzip ...; records keep theirs")
     parser.add_argument(
-        "--option", action="append", default=[], type=named_option, metavar="KEY=VALUE", help="others of the format"
+        "--option",
+        action="append",
+        default=[],
+        type=named_option,
+        metavar="KEY=VALUE",
+        help="another option of the format (repeatable)",
     )
     force_argument(parser)
     parser.add_argument("--no-sync", dest="sync", action="store_false", help="don't wait for the disk")
 
 
-def storing(args: argparse.Namespace) -> dict[str, Any]:
-    options = dict(args.option)
+def storing(args: argparse.Namespace, command: Callable[..., Any]) -> dict[str, Any]:
+    options = format_options(args.option, command)
     return options if args.compression is None else {**options, "compression": args.compression}
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from tensorbytes.tools.splitting import split
 
-    target = os.path.expanduser(args.target)
+    target = local(args.target)
     if target == STDOUT:
         raise UsageError("split writes several files: name them")
     if os.path.isdir(target):
@@ -78,7 +94,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 names=args.names,
                 sync=args.sync,
                 progress=progress,
-                **storing(args),
+                **storing(args, split),
             )
     if out.json:
         out.item(made.as_dict() | {"source": source.shown})
@@ -88,27 +104,21 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
 
 def _as_it_is(argument: str) -> Source:
-    path = os.path.expanduser(argument)
+    path = local(argument)
     return Source(path, path)
 
 
 def _check_free(target: str) -> None:
     """Parts of an earlier split are not mixed with new ones."""
-    stem, suffix = os.path.splitext(target)
-    number = "-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]"
-    patterns = (glob.escape(target) + number, glob.escape(stem) + number + glob.escape(suffix))
-    there = sorted(path for pattern in patterns for path in glob.glob(pattern))
-    there += [path for path in (target, f"{target}.index.json") if os.path.isfile(path)]
-    if there:
-        raise UsageError(f"{there[0]} exists already: pass --force to replace it, or another name")
+    check_free([*parts_of(target), target, f"{target}.index.json"], force=False)
 
 
 def show(made: Any, shown: str, out: Output) -> None:
     """What went where."""
     from tensorbytes.tools.report import many
 
-    words = f"{many(made.total, made.unit)}, {size_text(made.nbytes)}"
-    out.line(f"{shown} -> {many(len(made.files), 'file')} ({made.format}): {words}")
+    words = f"{many(made.total, made.unit)}, {size_text(made.nbytes)} on disk"
+    out.line(f"{shown} -> {many(len(made.files), 'file')} ({format_text(made.format)}): {words}")
     for change in made.changes:
         out.line("  ", Cell(change, "yellow"))
     out.table(

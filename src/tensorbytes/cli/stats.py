@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorbytes.cli.drawing import gathered, histogram, percent
 from tensorbytes.cli.files import Source, for_each, sources
@@ -29,6 +29,7 @@ _SMALL_BINS = 10
 # So many tensors get a large histogram without being asked to.
 _FEW = 3
 _DEFAULT_BINS = 40
+_PASSES = 2  # numbers are seen twice: what is told of the progress is how much of the file is done
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +67,7 @@ def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, ou
             format=args.format,
             bins=args.bins or _DEFAULT_BINS,
             read_options=options,
-            progress=lambda done: bar(done, whole),
+            progress=lambda done: bar(done // _PASSES, whole),
         )
     if out.json:
         for each in found.values():
@@ -90,7 +91,7 @@ def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, ou
 
 
 def _bytes_to_see(source: Source, names: list[str] | None, args: argparse.Namespace) -> int | None:
-    """Twice what the tensors take in memory, where that is known beforehand."""
+    """What the tensors take in memory, where that is known beforehand."""
     from tensorbytes.tools.inspection import inspect
     from tensorbytes.tools.selection import Selection
 
@@ -99,7 +100,7 @@ def _bytes_to_see(source: Source, names: list[str] | None, args: argparse.Namesp
     sizes = [tensor.nbytes for tensor in about.tensors if selection.takes(tensor.name)]
     if not about.listed_all or about.format == "tfrecord" or None in sizes:
         return None
-    return 2 * sum(size or 0 for size in sizes)
+    return sum(size or 0 for size in sizes)
 
 
 # ---- numbers --------------------------------------------------------------------------
@@ -117,9 +118,9 @@ def _numbers(found: list[Statistics], out: Output, small: bool) -> None:
         odd = ", ".join(f"{number:,} {label}" for label, number in _oddities(each).items() if number)
         row: list[str | Cell] = [name_cell(each.name), f"|{kind}|" if each.of == "magnitude" else kind]
         rows.append([*row, f"{each.count:,}", *figures, Cell(bars, "cyan"), zeros, Cell(odd, "red")])
-    columns = [Column("name", fold=True, least=24), Column("dtype", drop=5), Column("count", right=True, drop=4)]
-    columns += [Column("min", right=True), Column("max", right=True), Column("mean", right=True, drop=1)]
-    columns += [Column("std", right=True, drop=3), Column("spread", drop=2), Column("zero", right=True, drop=6)]
+    columns = [Column("name", fold=True, least=24), Column("dtype", drop=7), Column("count", right=True, drop=6)]
+    columns += [Column(key, right=True, drop=rank) for key, rank in (("min", 1), ("max", 2), ("mean", 3), ("std", 5))]
+    columns += [Column("spread", drop=4), Column("zero", right=True, drop=8)]
     columns.append(Column("not numbers", fold=True))
     kept = [at for at in range(len(columns)) if at < 7 or any(_text(row[at]) for row in rows)]
     out.table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
@@ -158,16 +159,10 @@ def _histogram(each: Statistics, out: Output, named: bool) -> None:
     for at, line in enumerate(lines):
         label = most if not at else "0" if at == len(lines) - 1 else ""
         out.line(Cell(f"{label:>9} ", DIM), Cell("".join(letter * wide for letter in line).rstrip(), "cyan"))
-    low, high = (_edge(each, edge) for edge in (each.histogram.edges[0], each.histogram.edges[-1]))
+    # The last edge of integers is one that none of them reaches: the ends are the least and the largest value.
+    low, high = _figure(each, each.min), _figure(each, each.max)
     gap = " " * max(len(counts) * wide - len(low) - len(high), 1)
-    out.line(" " * 10, Cell(f"{low}{gap}{high}", DIM))
-
-
-def _edge(each: Statistics, edge: float) -> str:
-    if each.of.startswith("datetime64["):
-        plain: dict[str, Any] = each.as_dict()
-        return str(plain["earliest"] if edge <= (each.min or 0) else plain["latest"])
-    return f"{edge:.4g}"
+    out.line(" " * 10, Cell(low if low == high else f"{low}{gap}{high}", DIM))
 
 
 # ---- strings --------------------------------------------------------------------------

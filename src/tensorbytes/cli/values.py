@@ -203,7 +203,7 @@ def write_lines(shape: Sequence[int], blocks: Iterable[Array], separator: str, q
     for block in [np.concatenate(list(blocks))] if aligned else blocks:
         items = texts(block.reshape(-1))
         if quote:
-            items = [_quoted(item) for item in items]
+            items = [quoted(item) for item in items]
         if aligned:
             items = _in_columns(items, row, block.dtype.kind in "OTUS")
         start = 0
@@ -229,7 +229,7 @@ def _in_columns(items: list[str], row: int, left: bool) -> list[str]:
     ]
 
 
-def _quoted(item: str) -> str:
+def quoted(item: str) -> str:
     """A field of a CSV file."""
     if any(letter in item for letter in ',"'):
         doubled = item.replace('"', '""')

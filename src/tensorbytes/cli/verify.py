@@ -9,6 +9,7 @@ from typing import Any
 from tensorbytes.cli.files import Source, for_each, sources
 from tensorbytes.cli.output import Cell, Output, size_text
 from tensorbytes.cli.repair import damage_report, damage_table, fault_table
+from tensorbytes.cli.words import format_text
 from tensorbytes.cli.writing import check_free, force_argument, format_name, paragraph
 from tensorbytes.errors import UsageError
 
@@ -22,7 +23,8 @@ EXAMPLES = """examples:
                                  the same tensors, in another format
 
 Checksums guard against accidents, not against an adversary who rewrites them.
-Exit code: 0 sound, 1 damaged, 2 unreadable."""
+Every byte is read in any case, so that a bad disk shows.
+Exit code: 0 sound, 1 damaged or empty, 2 unreadable."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,12 +60,32 @@ def _verify(source: Source, args: argparse.Namespace, out: Output) -> int:
     from tensorbytes.tools import recognition
 
     args.format = format_name(args.format)
+    if _is_empty(source.path):
+        return _show_empty(source, out)
     kind = args.format or recognition.kind_of(source.path)
     if kind in (recognition.EXAMPLES, recognition.EVENTS, recognition.OTHERS):
         if args.manifest or args.write_manifest:
             raise UsageError(f"{source.shown}: records have checksums of their own, and no manifest")
         return _verify_records(source, kind, out)
     return _verify_tensors(source, args, out)
+
+
+def _is_empty(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.getsize(path)
+
+
+def _show_empty(source: Source, out: Output) -> int:
+    """Nothing can be wrong with no bytes, and that is no good sign; one of several shards may have got no record."""
+    from tensorbytes.records.files.paths import base_path
+
+    shard = base_path(source.path) != source.path
+    what = "empty: a shard without records" if shard else "an empty file: nothing was written, or a download failed"
+    if out.json:
+        damages = [] if shard else [{"name": None, "what": what, "at": 0}]
+        out.item({"path": source.shown, "format": None, "ok": shard, "checked": "size", "damages": damages})
+    else:
+        out.line(f"{source.shown}: ", Cell(what, "" if shard else "red"))
+    return 0 if shard else 1
 
 
 # ---- records ------------------------------------------------------------------------
@@ -80,7 +102,7 @@ def _verify_records(source: Source, kind: str, out: Output) -> int:
         plain = damage_report(report, source.shown)
         out.item({"path": source.shown, "format": kind, "ok": report.ok, "checked": checked} | plain)
         return 0 if report.ok else 1
-    what = f"{kind}, {many(report.records, 'record')}, {size_text(report.size)}"
+    what = f"{format_text(kind)}, {many(report.records, 'record')}, {size_text(report.size)}"
     if report.ok:
         out.line(f"{source.shown}: {what}: ", Cell("sound", "green"), f" ({checked})")
         return 0
@@ -127,23 +149,32 @@ def _plain(found: Any, shown: str, writing: bool) -> dict[str, Any]:
         "path": shown,
         "format": found.format,
         "ok": found.ok,
-        "checked": ", ".join(filter(None, ["structure", found.checksums, compared])),
+        "checked": ", ".join(filter(None, ["structure", _all_read(found), found.checksums, compared])),
         "tensors": found.tensors,
         "rows": found.rows,
+        "unread": found.unread,
         "nbytes": found.nbytes,
         "manifest": found.manifest or None,
         "damages": [fault._asdict() for fault in found.faults],
     }
 
 
+def _all_read(found: Any) -> str:
+    return "" if found.read is None else "every byte was read"
+
+
 def _show(found: Any, shown: str, writing: bool, out: Output) -> None:
     from tensorbytes.tools.report import many
 
     rows = "" if found.rows is None else f", {many(found.rows, 'row')}"
-    head = f"{shown}: {found.format}, {many(found.tensors, 'tensor')}{rows}, {size_text(found.nbytes)}: "
+    size = f"{size_text(found.nbytes)} of data"
+    unread = f" (and {many(found.unread, 'object')} that no one here reads, or checks)" if found.unread else ""
+    head = f"{shown}: {format_text(found.format)}, {many(found.tensors, 'tensor')}{rows}, {size}{unread}: "
     if found.faults:
         out.line(head, Cell(f"damaged in {many(len(found.faults), 'place')}", "red"))
         fault_table(found.faults, out)
+        if found.format in ("safetensors", "npz") and any(fault.name is None for fault in found.faults):
+            out.line(f"  tb repair {shown} DST keeps the tensors that are whole, if it was cut off")
         return
     if writing:
         out.line(head, Cell("sound", "green"), f"; wrote {found.manifest}")
@@ -153,5 +184,5 @@ def _show(found: Any, shown: str, writing: bool, out: Output) -> None:
     if checks:
         out.line(head, Cell("sound", "green"), f" ({'; '.join(checks)})")
         return
-    out.line(head, Cell("readable", "yellow"))
+    out.line(head, Cell("readable", "yellow"), f" (structure; {_all_read(found)})" if _all_read(found) else "")
     paragraph("this format has no checksums: a changed value goes unnoticed; --write-manifest makes some", out, "  ")

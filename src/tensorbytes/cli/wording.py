@@ -28,13 +28,15 @@ _CALLS = (
     ("prefix= is for", "--prefix is for"),
     ("names= picks tensors", "--names picks tensors"),
     ("pass allow='meta'", "pass --allow meta"),
+    ("expected compression='deflate' beside it", "expected --compression deflate beside it"),
+    ("objects='skip' leaves out", "--read-option objects=skip leaves out"),
     ("pass compression=", "pass --compression SPEC"),
     ("compression='auto' is for reading", "--compression auto is for reading"),
     ("convert()", "tb convert"),
     ("pass folder= on another disk, or a smaller max_bytes=", "pass --folder on another disk, or a smaller --most"),
 )
 _ALLOW = re.compile(r"pass allow=\{([^}]*)\}")
-_NUMBERS = re.compile(r"\b(shards|rows|nbytes)=(-?\d+)")
+_NUMBERS = re.compile(r"\A(shards|rows|nbytes)=(-?\d+)(?=:| goes with )")  # elsewhere it is the name of a file
 _INSPECT = re.compile(r"inspect\(('.*?'|\".*?\")\) lists them")
 
 

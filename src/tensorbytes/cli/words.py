@@ -40,6 +40,12 @@ def many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def held_text(tensors: int, values: int, objects: int = 0, noun: str = "tensor", join: str = ", ") -> str:
+    """2 tensors, 9 values: what is a tensor, what is a plain number or text, and what is not read."""
+    counts = {noun: tensors, "value": values, "unread object": objects}
+    return join.join(many(count, what) for what, count in counts.items() if count) or many(0, noun)
+
+
 def shape_text(shape: Sequence[int | None]) -> str:
     """[2, 3]; a size that varies is a question mark."""
     return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"

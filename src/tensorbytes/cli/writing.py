@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tensorbytes.cli.output import Output
@@ -27,11 +27,28 @@ def check_free(paths: Iterable[str], force: bool) -> None:
             raise UsageError(f"{path} exists already: pass --force to replace it, or another name")
 
 
+def replaced(target: str) -> list[str]:
+    """What is replaced or removed when a file of this name is written, whatever its format: checkpoints are several."""
+    prefix = target.removesuffix(".index")
+    beside = [f"{target}.index.json"] if target.endswith(".safetensors") else []
+    return [target, *beside, f"{prefix}.index", f"{prefix}.data-00000-of-00001"]
+
+
+def parts_of(target: str) -> list[str]:
+    """The parts of an earlier split that bear this name."""
+    import glob
+
+    stem, suffix = os.path.splitext(target)
+    number = "-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]"
+    patterns = (glob.escape(target) + number, glob.escape(stem) + number + glob.escape(suffix))
+    return sorted(path for pattern in patterns for path in glob.glob(pattern))
+
+
 @contextlib.contextmanager
-def standard_output() -> Iterator[Any]:
+def standard_output(what: str = "binary data") -> Iterator[Any]:
     """Where bytes go that are piped onwards: never a terminal."""
     if sys.stdout.isatty():
-        raise UsageError("binary data does not go to a terminal: pipe it into something, or name a file")
+        raise UsageError(f"{what} does not go to a terminal: pipe it into something, or name a file")
     sys.stdout.flush()
     yield sys.stdout.buffer
     sys.stdout.buffer.flush()
@@ -60,6 +77,17 @@ def named_option(text: str) -> tuple[str, Any]:
     if not (equals and key.isidentifier()):
         raise argparse.ArgumentTypeError(f"{text!r}: expected key=value, such as level=9")
     return key, typed(value)
+
+
+def format_options(pairs: Iterable[tuple[str, Any]], command: Callable[..., Any]) -> dict[str, Any]:
+    """What --option says, which goes to a format: what the library's command takes itself is not for it."""
+    from inspect import signature
+
+    options = dict(pairs)
+    own = [name for name in signature(command).parameters if name in options]
+    if own:
+        raise UsageError(f"--option {own[0]}: no format has such an option; --help lists those of the command")
+    return options
 
 
 def typed(text: str) -> Any:

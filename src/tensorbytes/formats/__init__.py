@@ -11,10 +11,11 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, ClassVar, TypeAlias
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tensorbytes import storage
-from tensorbytes.errors import Limits, LossError, MissingDependencyError, UsageError, unknown
+from tensorbytes.errors import Limits, LossError, MissingDependencyError, UsageError, nearest, unknown
 from tensorbytes.storage import Target
 from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, path_name
@@ -46,6 +47,16 @@ _INDEXES = (".index", ".json", ".onnx", ".pb")
 
 # Metadata that describes how a value was held rather than what it is: dropping it loses nothing.
 ADVISORY = frozenset({"framework", "memory_format", "type"})
+# The same of a whole structure: the versions of a state_dict's modules.
+ADVISORY_OF_THE_WHOLE = frozenset({"torch._metadata"})
+
+
+class Salvaged(NamedTuple):
+    """What is whole of a file that was cut off: lazily decoded, not checked yet; the names of the rest, where known."""
+
+    document: Document
+    lost: list[str]
+    options: Options = MappingProxyType({})  # to write it with
 
 
 class Format:
@@ -95,6 +106,10 @@ class Format:
         """The documents of a large open file, verified, for formats that read one better than as a whole."""
         return None
 
+    def salvage(self, data: memoryview, limits: Limits) -> Salvaged | None:
+        """What is whole of bytes that end too early, for formats that tell where each tensor is."""
+        return None
+
     def claims(self, path: str) -> bool:
         """Whether a local path is one of this format that bytes alone can't be: a folder, an index, a prefix."""
         return False
@@ -117,6 +132,11 @@ def get(name: str) -> Format:
             raise
         raise MissingDependencyError(f"format {name!r}", extra) from error
     return found
+
+
+def writable() -> list[str]:
+    """The formats that are written here."""
+    return [name for name in BUILTIN if get(name).writes]
 
 
 def by_suffix(path: str) -> str | None:
@@ -146,7 +166,8 @@ def check_options(chosen: Format, options: Options, known: frozenset[str]) -> No
     wrong = sorted(set(options) - known)
     if wrong:
         have = ", ".join(sorted(known)) or "none"
-        raise UsageError(f"format {chosen.name!r} has no option {wrong[0]!r} here; its options: {have}")
+        hint = nearest(wrong[0], known)
+        raise UsageError(f"format {chosen.name!r} has no option {wrong[0]!r} here; its options: {have}{hint}")
 
 
 def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Value:
@@ -164,8 +185,9 @@ def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Val
 
 def check_document(chosen: Format, document: Document, allow: frozenset[str]) -> None:
     """Refuse to drop metadata of a whole structure, for formats without a place for it."""
-    if document.meta and "meta" not in allow:
-        key = min(document.meta)
+    told = document.meta.keys() - ADVISORY_OF_THE_WHOLE
+    if told and "meta" not in allow:
+        key = min(told)
         raise LossError(
             f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={document.meta[key]!r}; "
             "pass allow={'meta'} to drop it, or use 'tb'",

@@ -207,6 +207,16 @@ def unpack(parts: Iterable[Part], limits: Limits, lazy: bool) -> Document:
     return Document([leaf for _, leaf in leaves], meta)
 
 
+def complete(parts: Iterable[Part]) -> list[Part]:
+    """Those parts of a file that was cut off which still make values."""
+    by_name = {part.name: part for part in parts}
+    for part in by_name.values():
+        check_note(part)
+    heads = (part for part in by_name.values() if "of" not in part.note)
+    whole = {part.name for part in heads if by_name.keys() >= set(part.note.get("parts", ()))}
+    return [part for part in by_name.values() if part.note.get("of", part.name) in whole]
+
+
 def check_note(part: Part) -> None:
     """A note is read from a file: every key must be known and of its type."""
 

@@ -218,6 +218,26 @@ def _local(data: memoryview, entry: Member, directory: int) -> Member:
     return entry._replace(start=start, at=at)
 
 
+def local_members(data: memoryview) -> tuple[list[Member], list[str]]:
+    """The whole members of an archive that lost its directory, by their own headers; and the names of those cut off."""
+    found: dict[str, Member] = {}
+    at = 0
+    while at + _LOCAL.size <= len(data):
+        mark, _, flags, method, _, _, crc, stored, size, name_size, extra_size = _LOCAL.unpack_from(data, at)
+        after = at + _LOCAL.size + name_size
+        start = after + extra_size
+        # Sizes that follow the content are no help to find its end.
+        if mark != _LOCAL_MARK or start > len(data) or flags & (_REFUSED_FLAGS | 8) or method not in (STORED, DEFLATED):
+            break
+        name = _name(data[at + _LOCAL.size : after], flags, at)
+        size, stored, _ = _wide(data[after:start], (size, stored, 0), at)
+        if start + stored > len(data):
+            return list(found.values()), [name]
+        found.setdefault(name, Member(name, method, crc, stored, size, start, at))
+        at = start + stored
+    return list(found.values()), []
+
+
 def _check_apart(found: Sequence[Member]) -> None:
     """No byte may serve two members: a few megabytes could unfold into terabytes."""
     end = 0

@@ -16,6 +16,10 @@ arr_0, with an empty `path`. Since zip has no zero bytes in names, a key with on
 written with %00 instead, its path in the note.
 
 Every CRC-32 is checked, that of a lazily opened member when it is loaded.
+
+Arrays of Python objects are pickles, and never unpickled. These, and arrays of other dtypes that
+are not read, are listed when a file is opened, refused when it is loaded, and left out with
+objects="skip".
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from tensorbytes import storage
 from tensorbytes.deferred import Deferred
@@ -35,11 +39,12 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.formats import Format, Options, _zip
+from tensorbytes.formats import Format, Options, Salvaged, _zip
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
-from tensorbytes.formats._parts import Part, unpack
+from tensorbytes.formats._parts import Part, complete, unpack
 from tensorbytes.formats._tensorproto import after
+from tensorbytes.formats._torch import unread
 from tensorbytes.formats._zip import Content, Member
 from tensorbytes.tensor import Strings, Tensor
 from tensorbytes.tree import Document, Leaf
@@ -64,7 +69,7 @@ class Npz(Format):
     suffixes = (".npz",)
     complete = True
     write_options = frozenset({"compression", "level"})
-    read_options = frozenset({"dtype"})
+    read_options = frozenset({"dtype", "objects"})
 
     def sniff(self, head: bytes, size: int) -> bool:
         if head.startswith(b"PK\x03\x04"):
@@ -85,15 +90,30 @@ class Npz(Format):
             get = partial(_zip.content, data, limits=limits)
             yield _assembled(_contents(get, members), members, limits, options)
             return
-        parts = [_open(data, member, limits, options) for member in members]
-        # Ragged and sparse values are put together at once.
-        at_once = [part.note.keys() & {"layout", "of"} for part in parts]
-        _check_growth([member for member, now in zip(members, at_once, strict=True) if now], limits)
-        document = unpack(parts, limits, lazy)
-        by_name = {part.name: member for part, member in zip(parts, members, strict=True)}
-        by_place = {part.at: part for part in parts}
-        leaves = [_with_checksum(data, leaf, by_place[leaf.at], by_name) for leaf in document.leaves]
-        yield document._replace(leaves=leaves)
+        parts, objects = [], []
+        for member in members:
+            try:
+                parts.append(_open(data, member, limits, options))
+            except _UnreadError as error:
+                objects.append(error.leaf(member))
+        found = _unread(data, parts, members, limits) if parts else _EMPTY
+        if objects and not unread.skips(options):
+            found = found._replace(leaves=[*(found.leaves if parts else ()), *objects])
+        yield found
+
+    def salvage(self, data: memoryview, limits: Limits) -> Salvaged:
+        members, lost = _zip.local_members(data)
+        parts = []
+        for member in members:
+            try:
+                parts.append(_open(data, member, limits, {}))
+            except (CorruptError, UnsupportedError):
+                lost.append(member.name)
+        whole = complete(parts)
+        kept = {part.name for part in whole}
+        names = [part.name for part in parts if part.name not in kept and "of" not in part.note]
+        names += [name.removesuffix(_SUFFIX) for name in lost]
+        return Salvaged(_unread(data, whole, members, limits), names)
 
     def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
         data = storage.map_open(file)
@@ -109,8 +129,10 @@ def _level(options: Options) -> int | None:
     compression, level = options.get("compression"), options.get("level")
     if compression not in (None, "deflate"):
         raise UsageError(f"compression={compression!r}: expected None or 'deflate'")
-    if level is not None and (compression is None or type(level) is not int or not 0 <= level <= 9):
-        raise UsageError(f"level={level!r}: expected 0 to 9, together with compression='deflate'")
+    if level is not None and compression is None:
+        raise UsageError(f"level={level!r}: expected compression='deflate' beside it")
+    if level is not None and (type(level) is not int or not 0 <= level <= 9):
+        raise UsageError(f"level={level!r}: expected 0 to 9")
     return None if compression is None else 6 if level is None else level
 
 
@@ -157,15 +179,57 @@ def _check_growth(members: list[Member], limits: Limits) -> None:
 
 def _assembled(contents: Sequence[memoryview], members: list[Member], limits: Limits, options: Options) -> Document:
     """The document of these members, whose contents are verified."""
-    if not members:
-        return Document([Leaf(Tensor("bool", (0,), b""), (), "dict")])
     parts = []
     left = limits
+    objects: list[_UnreadError] = []
     for content, member in zip(contents, members, strict=True):
-        found = _find(content, member, left, options)
+        try:
+            found = _find(content, member, left, options)
+        except _UnreadError as error:
+            objects.append(error)
+            continue
         left = after(left, found.grown)
         parts.append(_part(content, member, found, lazy=False))
-    return unpack(parts, limits, lazy=False)
+    if not unread.skips(options) and objects:
+        raise objects[0].refusal(len(objects) - 1)
+    return unpack(parts, limits, lazy=False) if parts else _EMPTY
+
+
+class _UnreadError(UnsupportedError):
+    """An array of a dtype that is not read here: a pickle of objects, a structured one."""
+
+    def __init__(self, what: str, head: memoryview | bytes = b"") -> None:
+        super().__init__(what)
+        self._descr, self._shape = npy_header.sketch(head)
+
+    def leaf(self, member: Member) -> Leaf:
+        """An entry that says what stands there."""
+        what = "object" if self._descr.endswith("O") else self._descr or "structured"
+        what = what if what.isprintable() else repr(what)[1:-1]
+        return unread.leaf(what, self._refuse, (("key", _name(member)),), self._shape, member.at)
+
+    def refusal(self, others: int = 0) -> UnsupportedError:
+        more = f" ({others} more array{'s' * (others > 1)} of such dtypes)" if others else ""
+        return UnsupportedError(f"{self}{more}; objects='skip' leaves out what is not read")
+
+    def _refuse(self) -> NoReturn:
+        raise self.refusal()
+
+
+_EMPTY = Document([Leaf(Tensor("bool", (0,), b""), (), "dict")])
+
+
+def _unread(data: memoryview, parts: Sequence[Part], members: Sequence[Member], limits: Limits) -> Document:
+    """The document of parts that were not read yet."""
+    by_name = {_name(member): member for member in members}
+    # Ragged and sparse values are put together at once.
+    at_once = [by_name[part.name] for part in parts if part.note.keys() & {"layout", "of"}]
+    _check_growth(at_once, limits)
+    document = unpack(parts, limits, lazy=True)
+    by_place = {part.at: part for part in parts}
+    return document._replace(
+        leaves=[_with_checksum(data, leaf, by_place[leaf.at], by_name) for leaf in document.leaves]
+    )
 
 
 def _contents(get: Callable[[Member], memoryview], members: list[Member]) -> list[memoryview]:
@@ -245,8 +309,10 @@ def _find(content: memoryview | bytes, member: Member, limits: Limits, options: 
         found = npy_arrays.find(content, 0, name, limits, npy_arrays.true_dtype(options, name))
     except CorruptError as error:
         raise error.shifted(member.start) from None
-    except (LimitError, UnsupportedError) as error:
-        raise type(error)(f"{member.name!r}: {error}") from None
+    except LimitError as error:
+        raise LimitError(f"{member.name!r}: {error}") from None
+    except UnsupportedError as error:
+        raise _UnreadError(f"{member.name!r}: {error}", content) from None
     if found.end != member.size:
         raise CorruptError(
             f"the array {member.name!r} takes {found.end} bytes, its member has {member.size}", at=member.start

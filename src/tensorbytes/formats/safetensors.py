@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 from tensorbytes import dtypes, storage
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LimitError, Limits, LossError, UsageError
-from tensorbytes.formats import ADVISORY, Format, Options, _json, _packed, _parts
+from tensorbytes.formats import ADVISORY, Format, Options, Salvaged, _json, _packed, _parts
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._safetensors import shards
@@ -75,6 +75,17 @@ class SafeTensors(Format):
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         yield document_of([read(data, limits)], limits, lazy)
+
+    def salvage(self, data: memoryview, limits: Limits) -> Salvaged:
+        file = read(data, limits, cut=True)
+        there = {entry.name for entry in file.entries if entry.end <= len(data) or entry.begin == entry.end}
+        whole = file._replace(entries=[entry for entry in file.entries if entry.name in there])
+        if file.notes:
+            there = {part.name for part in _parts.complete(_read_parts([whole], lazy=True))}
+            whole = whole._replace(entries=[entry for entry in file.entries if entry.name in there])
+        lost = [entry.name for entry in file.entries if entry.name not in there]
+        heads = [name for name in lost if "of" not in file.notes.get(name, {})]  # not the parts of others
+        return Salvaged(document_of([whole], limits, lazy=True), heads, {"extended": True} if file.notes else {})
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True

@@ -14,14 +14,16 @@ refused: they hold programs.
 
 The pickle is read by a machine of our own (_torch/pickle_read.py) with a fixed table of names
 (_torch/names.py): torch's functions that rebuild tensors, storages, dtypes, OrderedDict.
-Anything else is refused by its name and place, before anything is made of it. Nothing is
-imported, called or evaluated on the word of a file.
+Anything else becomes a mark with its name: listed when a file is opened, refused by name and
+place when it is loaded, left out with objects="skip" (None stands for it in lists and tuples).
+Nothing is imported, called or evaluated on the word of a file.
 
-Read as something else: an OrderedDict as a dict, torch.Size as a tuple, torch.dtype,
-torch.device and torch.layout as text. Tensors that share a storage come as equal tensors
+Read as something else: an OrderedDict, a defaultdict and a Counter as a dict, torch.Size as a
+tuple, torch.dtype, torch.device and torch.layout as text. Tensors that share a storage come as equal tensors
 of their own. The `_metadata` of a state_dict (the versions of its modules) is kept as
 metadata of the whole, "torch._metadata": JSON, [[path, metadata], ...]; saving it again
-restores it. Sets, NumPy arrays and attributes of tensors are refused.
+restores it. NumPy's arrays and scalars of plain dtypes are read as such. Sets, other objects
+and tensors with attributes are not read.
 
 Written as torch does: numbers, text, bytes, containers, tensors, Parameters, Buffers,
 sparse, quantized and nested tensors, the device. What torch has no form for:
@@ -53,6 +55,7 @@ from tensorbytes.formats import Format, Options, _zip
 from tensorbytes.formats._torch import archive as torch_archive
 from tensorbytes.formats._torch import write as torch_write
 from tensorbytes.formats._torch.archive import MAGIC_BYTES, NOTES, Archive
+from tensorbytes.formats._torch.unread import skips
 from tensorbytes.formats._zip import Content
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
@@ -68,6 +71,7 @@ class TorchFile(Format):
     words = "torch.save files, without torch, without unpickling"
     suffixes = (".pt", ".pth")
     complete = True
+    read_options = frozenset({"objects"})
 
     def sniff(self, head: bytes, size: int) -> bool:
         if head.startswith(b"\x80"):
@@ -90,11 +94,11 @@ class TorchFile(Format):
         return _zip.archive(contents, _ALIGNMENT, _PADDING)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        head = bytes(data[:262])
+        head, skip = bytes(data[:262]), skips(options)
         if head.startswith(_ZIP):
-            yield Archive(data, limits, lazy).document()
+            yield Archive(data, limits, lazy).document(skip)
         elif head.startswith(b"\x80"):
-            yield torch_archive.legacy(data, limits, lazy)
+            yield torch_archive.legacy(data, limits, lazy, skip)
         elif head.endswith(b"ustar"):
             raise UnsupportedError("a tar archive of torch before 0.1.12: load it with an old torch and save it again")
         else:

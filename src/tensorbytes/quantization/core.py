@@ -11,6 +11,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.notebook import Displayed
 from tensorbytes.quantization import affine, casts, passes
 from tensorbytes.quantization.blocks import TILE, Section, Tile, scales_of_rows, sections, spread
 from tensorbytes.quantization.parameters import (
@@ -53,7 +54,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quantized:
+class Quantized(Displayed):
     """A quantized tensor: the stored values, the parameters of the way back, and the report.
 
     `bits` is how many of each element's low bits carry anything: a packing codec needs no more.

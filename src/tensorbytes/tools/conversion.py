@@ -19,10 +19,12 @@ from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options, _storing
 from tensorbytes.reader import naming
+from tensorbytes.records.files.detection import by_suffix
 from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools import rows, verification
+from tensorbytes.tools.casting import Casting
 from tensorbytes.tools.fitting import Fitted, fitted
-from tensorbytes.tools.report import Loss, Report, many, refuse
+from tensorbytes.tools.report import Loss, Report, many, refuse, unread
 from tensorbytes.tools.selection import Selection
 from tensorbytes.tools.sources import (
     BATCH_ROWS,
@@ -63,6 +65,7 @@ def convert(
     stack: bool | None = None,
     unstack: int | None = None,
     shards: int = 1,
+    cast: str | Mapping[str, str] | None = None,
     allow: Iterable[str] | str = (),
     verify: bool = False,
     sync: bool = True,
@@ -78,9 +81,12 @@ def convert(
     and of streams) stay rows where the target has rows; elsewhere they are stacked, one
     array or ragged value for each name. `stack=True` stacks in any case. `unstack=0` makes rows of
     arrays, along that axis. A target with "{name}" in it gets one file for each tensor.
+    `cast="bfloat16"` makes floats of another type, in all tensors or by name or pattern; the
+    report tells the largest error. A target that exists is replaced, once the new one is whole.
 
     What the target can't hold raises LossError, which lists all of it; `allow` names the
-    losses that are acceptable ("all": any), and the report lists them. `verify=True` reads
+    losses that are acceptable ("all": any), and the report lists them. Objects that are not read
+    ("objects": a class in a torch file, a pickle in an npz) are such losses. `verify=True` reads
     the target again and compares. `progress` is called with the number of rows so far.
     Further arguments are options of the target's format; `read_options` those of the source.
     """
@@ -88,7 +94,7 @@ def convert(
     wanted = format or _format_of(dst)
     if wanted != TFRECORD and not formats.get(wanted).writes:
         raise UsageError(f"format {wanted!r} is read here, not written")
-    job = _Job(source, dst, wanted, Selection(names, rename), _allowed(allow), sync, options)
+    job = _Job(source, dst, wanted, Selection(names, rename), Casting(cast), _allowed(allow), sync, options)
     if shards != 1 and wanted != TFRECORD:
         raise UsageError(f"shards={shards} goes with TFRecord files; format {wanted!r} has none")
     if verify and (wanted == "raw" or not storage.is_path(dst)):
@@ -129,7 +135,7 @@ def _format_of(dst: Any) -> str:
         return TFRECORD
     found = formats.by_suffix(path)
     if found is None:
-        known = ", ".join((*formats.BUILTIN, TFRECORD))
+        known = ", ".join((*formats.writable(), TFRECORD))
         raise UsageError(f"{path}: no format has this suffix; pass format=, one of {known}")
     return found
 
@@ -143,11 +149,13 @@ class _Job:
         dst: Any,
         format: str,
         selection: Selection,
+        casting: Casting,
         allowed: frozenset[str],
         sync: bool,
         options: Options,
     ) -> None:
         self.source, self.dst, self.format = source, dst, format
+        self.casting = casting
         self.selection, self.allowed, self.sync, self.options = selection, allowed, sync, options
         self.report = Report(source.path, source.format, storage.describe(dst), format)
         self.written: list[tuple[Document, Any]] = []  # documents and where they went
@@ -158,6 +166,7 @@ class _Job:
     ) -> Report:
         if stack and self.format == TFRECORD:
             raise UsageError("stack=True and a TFRecord file don't go together: it holds rows")
+        self._leave_objects()
         table = as_table(self.source)
         if isinstance(table, ArrowTable) and unstack is None and self._described(table):
             table = None  # metadata and Python values are those of the whole, not of rows
@@ -184,8 +193,18 @@ class _Job:
             source = self.source
             self._convert_rows(lambda: map(self._chosen, source.documents()), stack, shards, progress)
         else:
-            self._convert_document(self._chosen(first))
+            self._convert_document(self.casting.apply(self._chosen(first)))
+            self.report.losses += self.casting.losses.values()
         return self.report
+
+    def _leave_objects(self) -> None:
+        """Go on without what the source holds that is not read, if that is allowed."""
+        objects = self.source.objects() if isinstance(self.source, Documents) else []
+        if isinstance(self.source, Documents) and objects:
+            losses = [unread(leaf) for leaf in objects if self.selection.takes(leaf.name)]
+            refuse(losses, self.allowed, self.format)
+            self.report.losses += losses
+            self.source = self.source.without_objects()
 
     def _chosen(self, document: Document) -> Document:
         with naming(self.source.path):
@@ -255,7 +274,8 @@ class _Job:
         leaf = document.leaves[0]
         value: Any = leaf.whole
         # Metadata of the whole is that of its only tensor.
-        meta = {**document.meta, **value.meta}
+        of_whole = {key: text for key, text in document.meta.items() if key not in formats.ADVISORY_OF_THE_WHOLE}
+        meta = {**of_whole, **value.meta}
 
         def under(name: str | None) -> Document:
             return Document([Leaf(amended(value, name, meta), kind=leaf.kind)], item=document.item)
@@ -275,8 +295,9 @@ class _Job:
             if path in paths:
                 raise UsageError(f"{paths[path]!r} and {leaf.name!r} would share the file {path}: rename one")
             paths[path] = str(leaf.name)
-        if document.meta:
-            self.report.losses.append(Loss(None, "meta", f"metadata of the whole, such as {min(document.meta)!r}"))
+        told = document.meta.keys() - formats.ADVISORY_OF_THE_WHOLE
+        if told:
+            self.report.losses.append(Loss(None, "meta", f"metadata of the whole, such as {min(told)!r}"))
         found = []
         for leaf in document.leaves:
             value: Any = leaf.whole
@@ -297,6 +318,8 @@ class _Job:
         shards: int,
         progress: Callable[[int], None] | None,
     ) -> None:
+        if self.casting:
+            raise UsageError("cast= is for tensors, not for rows: convert them to a file of tensors first")
         target = self._target(stack, shards)
         try:
             for item in source():
@@ -351,9 +374,8 @@ def _holds_rows(format: str) -> bool:
 
 def _record_options(dst: Any, options: Options) -> Options:
     """TFRecord files don't tell their compression; their names do."""
-    ending = storage.describe(dst).lower().rpartition(".")[2]
-    known = {"gz": "gzip", "gzip": "gzip", "zlib": "zlib", "zz": "zlib", "snappy": "snappy"}
-    return {"compression": known[ending], **options} if ending in known else options
+    found = by_suffix(storage.describe(dst))
+    return options if found is None else {"compression": found, **options}
 
 
 def _unstacked(document: Document, axis: int) -> Iterator[Columns]:

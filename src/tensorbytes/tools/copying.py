@@ -13,7 +13,7 @@ from tensorbytes.formats._storing import Storing
 from tensorbytes.output import Output
 from tensorbytes.reader import naming
 from tensorbytes.records.files.compression import Compressor, compressor, open_source
-from tensorbytes.records.files.detection import checked_name
+from tensorbytes.records.files.detection import by_suffix, checked_name
 from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES, Block, blocks
 from tensorbytes.records.files.paths import base_path, byte_range
 from tensorbytes.records.schema import Schema, sidecar_path
@@ -28,7 +28,6 @@ from tensorbytes.writer import Writer
 
 Progress = Callable[[int, int | None], object]
 _OPTIONS = frozenset({"compression", "level"})
-_BY_SUFFIX = {"gz": "gzip", "gzip": "gzip", "zlib": "zlib", "zz": "zlib", "snappy": "snappy"}
 
 
 # ---- records ------------------------------------------------------------------
@@ -51,7 +50,7 @@ class RawRecords:
         if wrong:
             raise UsageError(f"records are copied with no option {wrong[0]!r}; known: {', '.join(sorted(_OPTIONS))}")
         self._targets, self._progress, self._limits = targets, progress, limits
-        self._wanted = options.get("compression", _BY_SUFFIX.get(dst.lower().rpartition(".")[2]))
+        self._wanted = options.get("compression", by_suffix(dst))
         if self._wanted is not None and checked_name(self._wanted) == "auto":
             raise UsageError("compression='auto' is for reading: say which one to write")
         self._level = options.get("level")

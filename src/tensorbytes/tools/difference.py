@@ -351,7 +351,7 @@ class _Comparison:
             return
         if same_value(a, b):
             if isinstance(a, Tensor) and isinstance(b, Tensor):
-                known.numbers.add(a, b)
+                known.numbers.add_same(a)
             return
         known.identical = False
         why = _mismatch(a, b)

@@ -7,19 +7,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from tensorbytes import storage
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, Limits
+from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError
+from tensorbytes.formats import ADVISORY_OF_THE_WHOLE
+from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.notebook import Displayed
 from tensorbytes.reader import Entry
 from tensorbytes.tools import recognition
 from tensorbytes.tools.report import many
 from tensorbytes.tools.sources import TFRECORD, Documents, Records, open_source
-from tensorbytes.tree import Leaf
+from tensorbytes.tree import Leaf, restore
 
 # A stream may hold millions of tensors: the first ones show what it is like.
 _MOST_LISTED = 10_000
 _MOST_SHOWN = 60
+_MOST_VALUE_BYTES = 128
+_SPELLED = ("complex", "bytes", "numpy")  # Python values that JSON lacks are given as text
 # What is in files of records, and what that consists of.
 _WORDS = {TFRECORD: ("record", "feature"), recognition.EVENTS: ("event", "tag")}
 
@@ -29,7 +35,7 @@ class TensorInfo:
     """One tensor of a file, or one feature of its records. None in the shape is a size that varies."""
 
     name: str | None
-    kind: str  # tensor, strings, ragged, sparse, feature, feature list
+    kind: str  # tensor, strings, ragged, sparse, feature, feature list; object: not read, its class is the dtype
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int | None = None  # in memory
@@ -43,6 +49,9 @@ class TensorInfo:
     sizes: tuple[int, int] | None = None  # bytes of a value, of bytes features
     steps: tuple[int, int] | None = None  # of a feature list, how many; of a tag, the first and the last
     content: str = ""  # what bytes look like: text, JSON, JPEG, PNG, tensorproto float32[2, 3] ...
+    # Of a plain Python value, which is stored as a tensor and is none:
+    python: str = ""  # int, float, complex, bool, str, bytes, none, list[float] ...; of empty ones dict, list, tuple
+    value: Any = None  # what it is, ready for JSON, where it is short
 
 
 @dataclass
@@ -61,6 +70,11 @@ class Inspection(Displayed):
     listed_all: bool = True
     sampled: int | None = None  # so many records, the first ones, were looked at; None: all, or there are none
 
+    @property
+    def told_meta(self) -> dict[str, str]:
+        """The metadata that is worth a line: not the versions of a state_dict's modules."""
+        return {key: text for key, text in self.meta.items() if key not in ADVISORY_OF_THE_WHOLE}
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         schema = None if self.schema is None else self.schema.to_json()
@@ -71,9 +85,9 @@ class Inspection(Displayed):
         size = "" if self.size is None else f", {self.size} bytes"
         item, part = _WORDS.get(self.format, ("row", "tensor"))
         rows = "" if self.objects == 1 and self.format not in _WORDS else f", {_count(self.objects, item)}"
-        parts = "" if self.format == TFRECORD and not _has_features(self) else f", {many(len(self.tensors), part)}"
+        parts = "" if self.format == TFRECORD and not _has_features(self) else f", {_parts(self.tensors, part)}"
         lines = [f"{self.path}: {self.format}{size}{rows}{parts}"]
-        lines += [f"  {printable(key)}: {printable(text)}" for key, text in {**self.details, **self.meta}.items()]
+        lines += [f"  {printable(key)}: {printable(text)}" for key, text in {**self.details, **self.told_meta}.items()]
         if self.sampled is not None:
             lines.append(f"  looked at the first {many(self.sampled, item)}")
         shown = self.tensors[:_MOST_SHOWN]
@@ -109,7 +123,7 @@ def inspect(
         return _records(source, scan, limits)
     assert isinstance(source, Documents)
     found: list[TensorInfo] = []
-    size = len(source.data) if source.data is not None else _size(_files(source.path))
+    size = len(source.data) if source.data is not None else _size(files_of(source.path))
     objects, meta, listed_all = 0, {}, True
     for document in source.documents():
         if not objects:
@@ -127,11 +141,36 @@ def _info(leaf: Leaf, path: str) -> TensorInfo:
     # Of some values the size is known when they are read.
     size = None if isinstance(leaf.value, Deferred) and not leaf.value.nbytes else entry.nbytes
     info = TensorInfo(entry.name, entry.kind, entry.dtype, entry.shape, size, dict(entry.meta))
+    if leaf.kind and leaf.kind != "object":
+        info = replace(info, python=leaf.kind, value=_value(leaf, path))
     stored = entry.stored
     if stored is None:
         return info
     words = filter(None, [stored.compression, "" if stored.quantization is None else stored.quantization.describe()])
     return replace(info, stored="; ".join(words), stored_nbytes=stored.nbytes)
+
+
+def _value(leaf: Leaf, path: str) -> Any:
+    """What a plain value is, if it is short, undamaged and no request away."""
+    if isinstance(leaf.value, Deferred) and not storage.is_local(path):
+        return None
+    if leaf.value.nbytes > _MOST_VALUE_BYTES:
+        return None
+    try:
+        if leaf.check is not None:
+            leaf.check()
+        return _as_json(restore(leaf, numpy_adapter.from_value))
+    except (TensorbytesError, OSError):
+        return None  # what is wrong is told to whoever reads it
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        number = value.item()
+        value = number if isinstance(number, bool | int | float | str) else str(value)
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)
 
 
 def _records(source: Records, scan: int | str | None, limits: Limits) -> Inspection:
@@ -229,7 +268,7 @@ def _events(path: Any, scan: int | str | None, limits: Limits) -> Inspection:
     )
 
 
-def _files(path: str) -> list[str]:
+def files_of(path: str) -> list[str]:
     """The files of what is called by the name of its index, or by one that no file has: checkpoints."""
     named = path.removesuffix(".json").removesuffix(".index")
     if not storage.is_local(path) or (os.path.exists(path) and named == path):
@@ -268,6 +307,14 @@ def table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
+def _parts(tensors: list[TensorInfo], part: str) -> str:
+    """2 tensors, 9 values"""
+    values = sum(bool(tensor.python) for tensor in tensors)
+    objects = sum(tensor.kind == "object" for tensor in tensors)
+    counts = {part: len(tensors) - values - objects, "value": values, "unread object": objects}
+    return ", ".join(many(count, what) for what, count in counts.items() if count) or many(0, part)
+
+
 def _name(name: str | None) -> str:
     return "(no name)" if name is None else printable(name)
 
@@ -285,6 +332,13 @@ def _cells(tensor: TensorInfo, whole: Inspection) -> tuple[str, ...]:
         return (_name(tensor.name), kind, shape, _range((tensor.present or 0,) * 2, "event"), _steps(tensor.steps))
     name = "each record" if tensor.kind == "record" else _name(tensor.name)
     first = (name, tensor.dtype + _mark(tensor), shape, _bytes(tensor.nbytes))
+    if tensor.kind == "object":
+        return (name, tensor.dtype, "not read", "", "")
+    if tensor.python:
+        known = tensor.value is not None or tensor.python == "none"
+        kind = tensor.dtype if tensor.python == "numpy" else tensor.python
+        spelled = tensor.value if tensor.python in _SPELLED else repr(tensor.value)
+        first = (name, kind, f"= {printable(str(spelled))}", "") if known else (name, kind, *first[2:])
     if whole.format != TFRECORD:
         return (*first, f"in {tensor.stored_nbytes}: {tensor.stored}" if tensor.stored else "")
     looked = whole.sampled if whole.sampled is not None else whole.objects

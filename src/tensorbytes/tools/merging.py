@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, Limits, SchemaError, UsageError
 from tensorbytes.formats import Options
+from tensorbytes.formats._safetensors import shards
 from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.tensor import amended
 from tensorbytes.tools import copying, recognition
@@ -52,7 +53,8 @@ def merge(
     targets = _targets(srcs)
     paths = [storage.describe(byte_range(target)[0]) for target in targets]
     if storage.is_local(dst):
-        check_apart([os.fspath(dst)], [path for path in paths if storage.is_local(path)])
+        outputs = [os.fspath(dst), *shards.replaced(os.fspath(dst))]
+        check_apart(outputs, [path for path in paths if storage.is_local(path)])
     allowed = frozenset([allow] if isinstance(allow, str) else allow)
     job = _Job(targets, paths, dst, format, sync, progress, limits, options)
     opened = {path: byte_range(target)[0] for path, target in zip(paths, targets, strict=True)}

@@ -57,6 +57,22 @@ class Distance:
             else:
                 self._add(part_a, part_b, exact)
 
+    def add_same(self, a: Tensor) -> None:
+        """A tensor that is the same in both, bit for bit."""
+        flat = _flat(a)
+        for start in range(0, len(flat), _CHUNK):
+            part = flat[start : start + _CHUNK]
+            plain = part if part.dtype in (np.float32, np.float64) else _wide(part)
+            with np.errstate(all="ignore"):
+                square = float(np.vdot(plain, plain).real)
+            if not math.isfinite(square):  # numbers that are none, or too large to be squared
+                self._add(part, part, exact=False)
+                continue
+            self.elements += len(part)
+            self._dot += square
+            self._square_a += square
+            self._square_b += square
+
     def _add(self, raw_a: Array, raw_b: Array, exact: bool) -> None:
         a, b = _wide(raw_a), _wide(raw_b)
         nan_a, nan_b = np.isnan(a), np.isnan(b)

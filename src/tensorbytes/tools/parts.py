@@ -7,7 +7,6 @@ by which they are found; if anything fails before that, none of them stays.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -80,9 +79,7 @@ class FileSet:
     """Files that get their names together. `inputs` are paths that must not be among them."""
 
     def __init__(self, path: str, format: str, sync: bool, inputs: Iterable[str]) -> None:
-        folder = os.path.dirname(path) or "."
-        if not os.path.isdir(folder):  # said here, of the name that was given rather than of a hidden one
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        storage.check_folder(path)  # of the name that was given, rather than of a hidden one
         self._path, self._format, self._sync = path, format, sync
         self._inputs = [os.path.realpath(one) for one in inputs if storage.is_local(one)]
         self._mark = os.urandom(4).hex()

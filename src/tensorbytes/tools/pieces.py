@@ -22,7 +22,7 @@ from tensorbytes.tree import NO_META, Document, Leaf, flatten
 _SLICE_BYTES = 1 << 22
 _FIRST_ROWS = 16
 # Leaves that stand for something else than a tensor.
-_NO_TENSORS = ("none", "dict", "list", "tuple")
+_NO_TENSORS = ("none", "dict", "list", "tuple", "object")
 
 
 class Piece(NamedTuple):

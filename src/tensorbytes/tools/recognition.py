@@ -16,11 +16,10 @@ from typing import Any
 
 from tensorbytes import formats, opening, storage
 from tensorbytes.errors import UsageError
-from tensorbytes.records.files.detection import HEADER_BYTES, detect, is_record_header, plain_start
+from tensorbytes.records.files.detection import HEADER_BYTES, SUFFIXES, detect, is_record_header, plain_start
 
 EXAMPLES, EVENTS, OTHERS, NO_RECORDS = "tfrecord", "events", "other records", ""
 _RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
-_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz", ".snappy")
 _SEVERAL = re.compile(r"[*?\[]|@(\d+|\*)$")
 # So much tells whether the first record is what it seems to be.
 _HEAD_BYTES = 4096
@@ -143,6 +142,6 @@ def _has_events(folder: str) -> bool:
 def named_records(path: str) -> bool:
     """Whether a name is that of TFRecord files: x.tfrecord, x.tfrecord.gz, x.tfrecord@10, x.tfrecord-00000-of-00010."""
     name = path.lower().rpartition("/")[2].partition("@")[0]
-    for suffix in _COMPRESSED:
+    for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     return name.endswith(_RECORD_SUFFIXES) or any(f"{suffix}-" in name for suffix in _RECORD_SUFFIXES)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorbytes.errors import LossError
 from tensorbytes.notebook import Displayed
+from tensorbytes.tree import Leaf
 
 _SHOWN = 12
 
@@ -66,6 +67,14 @@ class Report(Displayed):
         return "\n".join(lines)
 
 
+def unread(leaf: Leaf) -> Loss:
+    """The loss of an object that was found in a file and is not read."""
+    what = f"{getattr(leaf.value, 'dtype', '')}, which is not read"
+    if leaf.path and leaf.path[-1][0] in ("list", "tuple"):
+        return Loss(leaf.name, "objects", f"{what}: None stands for it")
+    return Loss(leaf.name, "objects", what, dropped=True)
+
+
 def many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
@@ -79,8 +88,11 @@ def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None
     shown = "\n".join(f"  {loss}" for loss in unallowed[:_SHOWN])
     more = f"\n  and {len(unallowed) - _SHOWN} more" if len(unallowed) > _SHOWN else ""
     wanted = "{" + ", ".join(map(repr, features)) + "}"
+    text = f"format {target!r} can't hold everything:\n{shown}{more}\npass allow={wanted} to accept that, or use 'tb'"
+    if features == ["objects"]:  # it is not the target that lacks a place for them
+        text = f"not everything in the file is read:\n{shown}{more}\npass allow={wanted} to go on without"
     raise LossError(
-        f"format {target!r} can't hold everything:\n{shown}{more}\npass allow={wanted} to accept that, or use 'tb'",
+        text,
         feature=features[0],
         losses=unallowed,
     )

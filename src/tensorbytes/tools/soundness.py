@@ -15,12 +15,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Value, amended
+from tensorbytes.tools.inspection import files_of
 from tensorbytes.tools.sources import BATCH_ROWS, Documents, Table, as_table, open_source
 from tensorbytes.tree import Document, Leaf
 
@@ -36,6 +37,9 @@ _CHECKSUMS = {
     "checkpoint": "CRC-32C of each tensor",
     "parquet": "CRC-32 of each page, where its writer made them",
 }
+
+
+Progress: TypeAlias = Callable[[int, int | None], None]
 
 
 class Fault(NamedTuple):
@@ -56,6 +60,8 @@ class Soundness:
     rows: int | None = None  # of tables and streams
     nbytes: int = 0  # of the tensors, in memory
     checksums: str = ""  # what was checked beside the structure; empty: nothing could be
+    read: int | None = None  # the bytes of its files, where no checksum covers them and all were read
+    unread: int = 0  # objects that are listed, and neither read nor checked
     manifest: str = ""  # the path of the one that was compared
     faults: list[Fault] = field(default_factory=list)
 
@@ -74,10 +80,11 @@ def check(
     *,
     manifest: str | None = None,
     limits: Limits = LIMITS,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Soundness:
     """Read every tensor of a file, one after the other, and list those that are damaged.
 
+    A format without checksums is read to its last byte as well: what the disk can't give back raises OSError.
     With `manifest` the tensors are compared with it, too. Records have `verify`.
     """
     sums = None if manifest is None else read_manifest(manifest)
@@ -95,7 +102,7 @@ def write_manifest(
     format: str | None = None,
     *,
     limits: Limits = LIMITS,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Soundness:
     """Save the digests of a file's tensors, unless some of them are damaged already."""
     digests: list[dict[str, Any]] = []
@@ -119,6 +126,8 @@ def read_manifest(path: str) -> list[dict[str, Any]]:
             {"name": row["name"], "dtype": row["dtype"], "shape": row["shape"], "sha256": row["sha256"]}
             for row in plain["tensors"]
         ]
+        if not all(row["name"] is None or type(row["name"]) is str for row in rows):
+            raise TypeError("a name is text")
     except (ValueError, TypeError, LookupError, RecursionError):
         raise UsageError(f"{path}: not a manifest as verify writes them") from None
     return rows
@@ -130,11 +139,13 @@ def read_manifest(path: str) -> list[dict[str, Any]]:
 def _read(
     source: Documents | Table,
     digests: list[dict[str, Any]] | None,
-    progress: Callable[[int, int | None], None] | None,
+    progress: Progress | None,
 ) -> Soundness:
-    found = Soundness(source.path, source.format, checksums=_CHECKSUMS.get(source.format, ""))
     if isinstance(source, Table):
         raise UsageError(f"{source.path} holds records: verify(path) checks those")
+    found = Soundness(source.path, source.format, checksums=_checksums(source))
+    if not found.checksums:
+        found.read, progress = _read_through(source, progress, again=digests is not None)
     table = as_table(source) if digests is None else None
     if table is not None:
         # A few rows at a time: a column may be larger than the memory.
@@ -147,7 +158,43 @@ def _read(
     return found
 
 
-def _read_rows(table: Table, found: Soundness, progress: Callable[[int, int | None], None] | None) -> None:
+def _checksums(source: Documents) -> str:
+    """What the file's own checksums are, if it has some: files of torch have, since they are archives."""
+    if source.format == "torchfile" and source.data is not None and bytes(source.data[:2]) != b"PK":
+        return ""
+    return _CHECKSUMS.get(source.format, "")
+
+
+def _read_through(source: Documents, progress: Progress | None, again: bool) -> tuple[int | None, Progress | None]:
+    """Read the files of a source, which a map of them does not; their size, and who is told of what follows.
+
+    By reading, not through the map: a block that the disk can't read is an error then, and not the end of the process.
+    """
+    files = [os.path.join(at, name) for path in files_of(source.path) for at, name in _below(path)]
+    if not files:
+        return None, progress
+    total = sum(map(os.path.getsize, files))
+    done = 0
+    for path in files:
+        for size in storage.read_through(path):
+            done += size
+            if progress is not None:
+                progress(done, 2 * total if again else total)
+    if progress is None or not again:  # the rest is a look at headers
+        return done, None
+    tell = progress
+    return done, lambda more, _: tell(min(done + more, 2 * total), 2 * total)
+
+
+def _below(path: str) -> Iterator[tuple[str, str]]:
+    """(folder, name) of a local file, or of those in a folder."""
+    if os.path.isdir(path):
+        yield from ((at, name) for at, _, names in os.walk(path) for name in sorted(names))
+    elif storage.is_local(path) and os.path.isfile(path):
+        yield os.path.split(path)
+
+
+def _read_rows(table: Table, found: Soundness, progress: Progress | None) -> None:
     names: dict[str, None] = {}
     found.rows = 0
     try:
@@ -167,7 +214,7 @@ def _read_documents(
     source: Documents,
     found: Soundness,
     digests: list[dict[str, Any]] | None,
-    progress: Callable[[int, int | None], None] | None,
+    progress: Progress | None,
 ) -> None:
     count = 0
     compressed = plain = False
@@ -175,6 +222,9 @@ def _read_documents(
         total = None if document.item else sum(leaf.value.nbytes for leaf in document.leaves)
         done = 0
         for leaf in document.leaves:
+            if leaf.kind == "object":  # nothing of it is read, here or elsewhere
+                found.unread += 1
+                continue
             found.tensors += 1
             compressed, plain = compressed or leaf.stored is not None, plain or leaf.stored is None
             row = _checked(leaf, found, digests is not None)
@@ -195,6 +245,8 @@ def _checked(leaf: Leaf, found: Soundness, wanted: bool) -> dict[str, Any] | Non
         if leaf.check is not None:
             leaf.check()
         value = leaf.whole
+        if found.format == "onnx" and not wanted:  # its tensors may be in files that the model alone names
+            _digest(value)
     except CorruptError as error:
         found.faults.append(Fault(leaf.name, error.what, error.at or None))
         found.nbytes += leaf.value.nbytes

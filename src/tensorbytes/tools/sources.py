@@ -26,6 +26,7 @@ TFRECORD = "tfrecord"
 TABLES = frozenset({TFRECORD, "arrow", "parquet"})
 # Rows are read this many at a time.
 BATCH_ROWS = 4096
+_RECORD_OPTIONS = frozenset({"columns", "schema", "compression", "on_corrupt", "verify", "threads"})
 _NO_TENSORS = {
     recognition.EVENTS: "TensorBoard's events: read_events(path) reads them, inspect(path) lists them",
     recognition.OTHERS: "a TFRecord file of something else than Examples and tensors: open_records(path).payloads() "
@@ -64,12 +65,23 @@ class Documents:
 
     def __init__(self, path: str, found: opening.Found, limits: Limits, options: Options) -> None:
         self.path, self.format, self.data, self.limits = path, found.chosen.name, found.data, limits
+        self._found, self._options = found, options
         self._decode = found.decoder(path, limits, options)
 
     def documents(self) -> Iterator[Document]:
         """The documents one after another, lazily decoded."""
         with naming(self.path):
             yield from self._decode(True)
+
+    def objects(self) -> list[Leaf]:
+        """What stands in the file and is not read; of formats that may hold such things."""
+        if "objects" not in self._found.chosen.read_options:
+            return []
+        return [leaf for document in self.documents() for leaf in document.leaves if leaf.kind == "object"]
+
+    def without_objects(self) -> Documents:
+        """The same file with these left out."""
+        return Documents(self.path, self._found, self.limits, {**self._options, "objects": "skip"})
 
     def verified(self) -> Iterator[Document]:
         """The same, every byte checked that can be checked."""
@@ -88,6 +100,14 @@ class Table:
         raise NotImplementedError
 
 
+def check_record_options(path: str, options: Options) -> None:
+    """Refuse options that open_records does not have, or that are not for whoever reads a file here."""
+    wrong = sorted(options.keys() - _RECORD_OPTIONS)
+    if wrong:
+        known = ", ".join(sorted(_RECORD_OPTIONS))
+        raise UsageError(f"{path}: records are read with no option {wrong[0]!r} here; known: {known}")
+
+
 class Records(Table):
     """TFRecord files of Examples."""
 
@@ -97,6 +117,7 @@ class Records(Table):
         from tensorbytes.records import open_records
 
         self.path = storage.describe(path)
+        check_record_options(self.path, options)
         self._open = partial(open_records, path, to="tensor", limits=limits, **options)
         self.records = self._open()
         self.compression = str(options.get("compression", "auto"))
@@ -108,8 +129,7 @@ class Records(Table):
         scalars = frozenset(name for name, feature in schema.items() if feature.optional and not feature.shape)
         for batch in records.batches(size):
             values = {name: frameworks.to_value(column) for name, column in batch.items()}
-            counted = next((rows.count(value) for value in values.values()), None)
-            yield Columns(values, counted or 0, batch.present, scalars)
+            yield Columns(values, batch.records, batch.present, scalars)
 
 
 class ArrowTable(Table):

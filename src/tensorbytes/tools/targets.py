@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import LossError, TensorbytesError, UsageError
-from tensorbytes.formats import ADVISORY, Options
+from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE, Options
 from tensorbytes.records import RecordWriter, Schema, open_records
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value, amended, identical
@@ -84,7 +84,10 @@ class Target:
 
 def row_losses(document: Document) -> list[Loss]:
     """What is lost when a document becomes a row, or its arrays become columns: all but names and tensors."""
-    losses = [Loss(None, "meta", f"metadata of the whole, such as {key!r}") for key in list(document.meta)[:1]]
+    losses = [
+        Loss(None, "meta", f"metadata of the whole, such as {key!r}")
+        for key in sorted(document.meta.keys() - ADVISORY_OF_THE_WHOLE)[:1]
+    ]
     for leaf in document.leaves:
         if len(leaf.path) > 1 or (leaf.path and leaf.path[0][0] != "key"):
             losses.append(Loss(leaf.name, "structure", "columns have a flat list of names; it was nested"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes.errors import CorruptError, Limits
-from tensorbytes.formats import ADVISORY
+from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE
 from tensorbytes.tensor import Sparse, Strings, Tensor, Value, amended, identical
 from tensorbytes.tools.report import Report
 from tensorbytes.tools.sources import BATCH_ROWS, Columns, Documents, Table, as_table, open_source, row_documents
@@ -111,8 +111,12 @@ def _compare_documents(expected: Document, got: Document, lost: _Lost, path: str
             same = "missing" in features or same_value(one.whole, two.whole, features)
         if not same or (whole and not _same_description(one, two, features)):
             raise CorruptError(f"verify: {one.name!r} differs from its source", at=two.at, path=path)
-    if whole and "meta" not in lost.of(None) and dict(expected.meta) != dict(got.meta):
+    if whole and "meta" not in lost.of(None) and _told(expected) != _told(got):
         raise CorruptError("verify: the metadata of the whole differs", at=0, path=path)
+
+
+def _told(document: Document) -> dict[str, str]:
+    return {key: text for key, text in document.meta.items() if key not in ADVISORY_OF_THE_WHOLE}
 
 
 def _by_place(leaves: list[Leaf], whole: bool) -> dict[Any, Leaf]:

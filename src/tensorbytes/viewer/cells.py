@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +14,7 @@ from tensorbytes.tools import rows
 from tensorbytes.viewer import pictures, png, svg, values, words
 from tensorbytes.viewer.sample import Size, elements, real, sampled
 
+_MOST_STRINGS = 4  # of one cell
 _FEW = 6  # numbers are written out up to this many, drawn from there on
 
 
@@ -30,12 +32,29 @@ def rows_of(
         }
 
 
+def largest_that_fit(made: list[dict[str, Value]], room: int, largest: int) -> int:
+    """The size up to which all pictures of some rows fit into so many bytes of a page: the smaller ones first."""
+    sizes: list[int] = []
+    for value in (value for row in made for value in row.values() if isinstance(value, Strings)):
+        for start, end in itertools.pairwise(value.offsets[: _MOST_STRINGS + 1].tolist()):
+            if png.picture_kind(bytes(value.data[start : min(end, start + 32)]), end - start):
+                sizes.append(end - start)
+    fitting = 0
+    for size in sorted(size for size in sizes if size <= largest):
+        room -= size * 4 // 3
+        if room < 0:
+            break
+        fitting = size
+    return fitting
+
+
 @dataclass
 class Cells:
     """Makes cells, with an allowance of bytes for pictures."""
 
     pictures: int  # bytes of pictures of the data that may still be embedded
     largest: int = 64_000  # of one picture
+    drawings: int | None = None  # bytes of drawings of arrays; None where they share with the pictures
     letters: int = 200
     side: int = 32  # pixels of a heatmap
     left_out: int = 0  # pictures for which there was no room
@@ -55,10 +74,14 @@ class Cells:
     def _strings(self, value: Strings) -> str:
         total = len(value.offsets) - 1
         shown = []
-        for place in range(min(total, 4)):
+        for place in range(min(total, _MOST_STRINGS)):
             data = value.data[int(value.offsets[place]) : int(value.offsets[place + 1])]
             shown.append(self._picture(data) or self._text(data, value))
-        more = [f'<span class="tbv-dim">and {words.count(total - 4)} more</span>'] if total > 4 else []
+        more = (
+            [f'<span class="tbv-dim">and {words.count(total - _MOST_STRINGS)} more</span>']
+            if total > _MOST_STRINGS
+            else []
+        )
         return "<br/>".join([*shown, *more]) if total else '<span class="tbv-dim">none</span>'
 
     def _text(self, data: memoryview, value: Strings) -> str:
@@ -95,6 +118,17 @@ class Cells:
         drawing = self._drawing(tensor)
         return f"{drawing}{said}" if drawing else f"{said} {escape(values.numbers(tensor, _FEW))}"
 
+    def _take(self, size: int) -> bool:
+        """Whether there is room for a drawing, which is taken then."""
+        left = self.pictures if self.drawings is None else self.drawings
+        if size > left:
+            return False
+        if self.drawings is None:
+            self.pictures -= size
+        else:
+            self.drawings -= size
+        return True
+
     def _drawing(self, tensor: Tensor) -> str:
         found = pictures.images(tensor, 3 * self.side, 1)
         if not found and len(tensor.shape) > 1 and tensor.shape[-1] > 1 and tensor.shape[-2] > 1:
@@ -102,10 +136,8 @@ class Cells:
             found = [] if heat is None else [heat]
         if found:
             picture = found[0]
-            size = len(picture.data) * 4 // 3
-            if size > self.pictures:
+            if not self._take(len(picture.data) * 4 // 3):
                 return ""
-            self.pictures -= size
             scale = max(1, 72 // max(picture.width, picture.height))
             larger = picture._replace(width=picture.width * scale, height=picture.height * scale)
             return larger.html("picture of an array")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 from tensorbytes.errors import TensorbytesError
 from tensorbytes.frameworks import to_value
-from tensorbytes.reader import Entry
+from tensorbytes.quantization.core import Quantized
+from tensorbytes.reader import Entry, Reader
+from tensorbytes.records.files import salvage
 from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.reader import DamageWarning, Records
 from tensorbytes.records.schema import Schema
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tools import grouping
 from tensorbytes.tools.difference import Difference, TensorDiff
 from tensorbytes.tools.inspection import Inspection, TensorInfo
 from tensorbytes.tools.report import Report
@@ -28,6 +32,10 @@ _FIRST_ROWS = 5
 _MOST_COLUMNS = 12
 _TABLE_BYTES, _PART_BYTES = 14_000, 5_000
 _FEW_NAMES = 10
+_MOST_ENTRIES = 50
+_MOST_WORDS = 4_000
+# Pictures that are in the data of records, and one of them: photographs have 100 kB.
+_PICTURES, _PICTURE = 300_000, 150_000
 
 
 def html_of(value: Any) -> str:
@@ -149,10 +157,12 @@ def _inspection(found: Inspection) -> str:
     if found.objects != 1 or item != "row":
         facts.append(f"{item}s not counted" if found.objects is None else words.many(found.objects, item))
     facts.append(words.many(len(found.tensors), part))
-    shown = found.tensors[:_MOST_LINES]
-    most = max((info.nbytes or 0 for info in found.tensors), default=0)
+    tensors, held = _grouped(found)
+    shown = tensors[:_MOST_LINES]
+    most = max((info.nbytes or 0 for info in tensors), default=0)
     looked = found.objects if found.sampled is None else found.sampled
     columns = {
+        "alike": ["" if number == 1 else words.count(number) for number in held[:_MOST_LINES]],
         "dtype": [_info_dtype(info) for info in shown],
         "shape": [words.shape(info.shape) for info in shown],
         "size": [words.amount(info.nbytes) if info.nbytes is not None else "" for info in shown],
@@ -167,12 +177,31 @@ def _inspection(found: Inspection) -> str:
     used = {label: cells_ for label, cells_ in columns.items() if any(cells_)}
     names = ["each record" if info.kind == "record" else words.name(info.name) for info in shown]
     lines = fitting([[name, *line] for name, *line in zip(names, *used.values(), strict=True)])
-    numeric = [place for place, label in enumerate(used, 1) if label == "size"]
+    numeric = [place for place, label in enumerate(used, 1) if label in ("alike", "size")]
     extra = _meta({**found.details, **found.meta})
     if found.sampled is not None:
         extra += f'<p class="tbv-note">Looked at the first {words.many(found.sampled, item)}.</p>'
     body = table(["name", *used], lines, numeric) if lines else ""
-    return head(words.name(found.path), " · ".join(facts)) + extra + body + rest(len(found.tensors), len(lines), part)
+    left = rest(len(found.tensors), sum(held[: len(lines)]), part)
+    return head(words.name(found.path), " · ".join(facts)) + extra + body + left
+
+
+def _grouped(found: Inspection) -> tuple[list[TensorInfo], list[int]]:
+    """The lines of the table, and how many tensors each stands for: alike layers of a checkpoint are one."""
+    if found.objects != 1 or found.format in ("tfrecord", "events"):
+        return found.tensors, [1] * len(found.tensors)
+    tree = grouping.build(found.tensors)
+    grouping.fold_alike(tree)
+    tensors: list[TensorInfo] = []
+    held: list[int] = []
+    for name, node in grouping.leaves(tree):
+        assert node.tensor is not None
+        held.append(len(node.members))
+        sizes = [found.tensors[place].stored_nbytes for place in node.members]
+        stored = None if None in sizes else sum(size or 0 for size in sizes)
+        size = None if node.tensor.nbytes is None else node.nbytes
+        tensors.append(replace(node.tensor, name=name, nbytes=size, stored_nbytes=stored))
+    return tensors, held
 
 
 def _info_dtype(info: TensorInfo) -> str:
@@ -274,14 +303,58 @@ def _schema(schema: Schema | None) -> str:
 
 def _batch(batch: Batch) -> str:
     found = {name: to_value(column) for name, column in list(batch.items())[:_MOST_COLUMNS]}
-    made = cells.Cells(pictures=9_000, letters=50, side=24)
-    shown = cells.rows_of(found, batch.present, _FIRST_ROWS)
+    shown = list(cells.rows_of(found, batch.present, _FIRST_ROWS))
+    largest = cells.largest_that_fit(shown, _PICTURES, _PICTURE)
+    made = cells.Cells(pictures=_PICTURES, largest=largest, drawings=9_000, letters=50, side=24)
     lines = [[str(number), *(made.cell(row.get(name)) for name in found)] for number, row in enumerate(shown)]
-    body = table(("", *(words.name(name, 40) for name in found)), fitting(lines))
+    kept = fitting(lines, _TABLE_BYTES + _PICTURES - made.pictures)
+    body = table(("", *(words.name(name, 40) for name in found)), kept)
     return body + rest(len(batch), len(found), "column")
 
 
+# ---- open files -----------------------------------------------------------------
+
+
+def _reader(reader: Reader) -> str:
+    known = reader._glance()
+    title = words.name(reader.path)
+    if known is None:
+        said = '<p class="tbv-note">What is in it is found out by .keys(), .entries() or a loop over it.</p>'
+        return head(title, escape(reader.format)) + said
+    documents, whole = known
+    entries = [Entry(leaf, lambda value: value, reader.path) for document in documents for leaf in document.leaves]
+    facts = [escape(reader.format), words.many(len(entries), "entry").replace("entrys", "entries")]
+    if not whole:
+        facts = [escape(reader.format), "a stream: its first object"]
+    elif len(documents) != 1:
+        facts.insert(1, words.many(len(documents), "object"))
+    lines = [
+        [
+            words.name(entry.name),
+            escape(entry.dtype),
+            words.shape(entry.shape),
+            # Of some values the size is known when they are read.
+            words.amount(entry.nbytes) if entry.nbytes or 0 in entry.shape else "",
+        ]
+        for entry in entries[:_MOST_ENTRIES]
+    ]
+    lines = fitting(lines)
+    body = table(("name", "dtype", "shape", "size"), lines, (3,)) if lines else ""
+    more = len(entries) - len(lines)
+    return head(title, " · ".join(facts)) + body + (f'<p class="tbv-note">and {more:,} more</p>' if more else "")
+
+
 # ---- what tools say -------------------------------------------------------------
+
+
+def _told(result: Any) -> str:
+    """A result that says in words what it is."""
+    first, _, others = str(result)[:_MOST_WORDS].partition("\n")
+    lines = "<br/>".join(words.escaped(line.strip(), 400) for line in others.splitlines()[:_MOST_LINES])
+    return f"<p>{words.escaped(first, 600)}</p>" + (f'<code class="tbv-values">{lines}</code>' if lines else "")
+
+
+# ---- conversions and benchmarks --------------------------------------------------
 
 
 def _conversion(report: Report) -> str:
@@ -322,10 +395,12 @@ def _bench(bench: Any) -> str:
 _MAKERS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
     ((Tensor, Strings, Ragged, Sparse), _value),
     (Entry, _entry),
+    (Reader, _reader),
     (Records, _records),
     (Batch, _batch),
     (Inspection, _inspection),
     (Difference, _difference),
     (Statistics, _statistics),
     (Report, _conversion),
+    ((salvage.Report, Quantized), _told),
 )

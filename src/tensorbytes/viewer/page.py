@@ -23,6 +23,7 @@ class Page:
     facts: list[tuple[str, str]] = field(default_factory=list)  # label, HTML
     notes: list[str] = field(default_factory=list)  # HTML: what was looked at, what was left out
     troubles: list[str] = field(default_factory=list)  # text: damage
+    alerts: list[str] = field(default_factory=list)  # HTML: what the values are that hardly anybody wants
     looked: int = 0  # bytes of the file's content that were looked at
     content: int | None = None  # bytes that there are, in memory
     _sections: list[tuple[str, str, str]] = field(default_factory=list)
@@ -64,14 +65,15 @@ class Page:
         links = "".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in self._sections)
         nav = f"<nav>{links}</nav>" if len(self._sections) > 1 else ""
         troubles = "".join(f'<p class="tbv-error">{words.escaped(text, 600)}</p>' for text in self.troubles[:8])
+        alerts = "".join(f'<p class="tbv-error">{text}</p>' for text in self.alerts)
         notes = self.notes[:_MOST_NOTES]
         notes += [f"and {words.count(len(self.notes) - len(notes))} more"] if len(self.notes) > len(notes) else []
         listed = "".join(f"<li>{note}</li>" for note in notes)
-        of = "" if self.content is None else f" of {words.amount(self.content)}"
-        seen = (
-            self.looked if self.content is None else min(self.looked, self.content)
-        )  # what is shown twice counts once
-        looked = f"{words.amount(seen)}{of} were looked at."
+        if self.content is not None and self.looked >= self.content:  # what is shown twice counts once
+            looked = "All of it was looked at."
+        else:
+            of = "" if self.content is None else f" of {words.amount(self.content)}"
+            looked = f"{words.amount(self.looked)}{of} were looked at."
         css = style.compact(style.VALUE + style.PAGE)
         made = (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
@@ -83,7 +85,7 @@ class Page:
             f'<body><main class="tbv tbv-page"><header><p class="tbv-eyebrow">tensorbytes report</p>'
             f"<h1>{words.name(self.title, 200)}</h1>"
             f'<p class="tbv-path">{words.name(self.path, 400)}</p>'
-            f"{definition(self.facts, 'tbv-key')}{troubles}"
+            f"{definition(self.facts, 'tbv-key')}{troubles}{alerts}"
             f'<div class="tbv-looked">{looked}{f"<ul>{listed}</ul>" if listed else ""}</div>{nav}</header>\n'
             f"{sections}\n<footer>Made by tensorbytes. The page is complete in itself: it runs no script and loads "
             "nothing.</footer></main></body></html>\n"

@@ -14,7 +14,7 @@ from tensorbytes.tools import recognition
 from tensorbytes.tools.inspection import inspect
 from tensorbytes.tools.sources import Documents, Records, as_table, open_source
 from tensorbytes.tree import Document, Leaf
-from tensorbytes.viewer import events, tables, tensors, words
+from tensorbytes.viewer import events, overview, tables, tensors, words
 from tensorbytes.viewer.page import Page
 
 # Called with the bytes looked at so far, and those that are to be looked at.
@@ -83,7 +83,7 @@ def report(
         target=storage.describe(target),
         size=len(written),
         looked=page.looked,
-        notes=[words.plain(note) for note in page.notes],
+        notes=[words.plain(note) for note in [*page.alerts, *page.notes]],
         troubles=page.troubles,
     )
 
@@ -150,7 +150,7 @@ def _fill_documents(page: Page, source: Documents, progress: Progress | None) ->
         if not objects:
             raise
         page.troubles.append(f"Reading stopped after {words.many(objects, 'object')}: {error}")
-    items = tensors.items_of(leaves, source.path)
+    items = overview.items_of(leaves, source.path)
     page.facts += tensors.facts(items, objects)
     if not whole:
         page.notes.append(f"The first {words.many(len(leaves), 'tensor')} were looked for; the file has more.")

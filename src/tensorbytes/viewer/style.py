@@ -41,6 +41,7 @@ VALUE = """
 .tbv .tbv-grid { stroke: var(--tbv-line); vector-effect: non-scaling-stroke; }
 .tbv svg.tbv-spark { width: 120px; height: 26px; }
 .tbv img { display: block; max-width: 100%; height: auto; border-radius: 3px; margin: 0; }
+.tbv img.tbv-photo { max-width: 132px; max-height: 132px; width: auto; }
 .tbv img.tbv-image { image-rendering: pixelated; }
 .tbv img.tbv-heatmap { image-rendering: pixelated; outline: 1px solid var(--tbv-line); }
 .tbv .tbv-strip { display: flex; flex-wrap: wrap; gap: 6px; max-width: 520px; }
@@ -101,6 +102,7 @@ body { margin: 0; background: #fbfbfa; color: #1d1f23; }
 .tbv-page a.tbv-self { color: inherit; }
 .tbv-page article { padding: 18px 0; border-bottom: 1px solid var(--tbv-line); break-inside: avoid; }
 .tbv-page article:last-child { border-bottom: 0; }
+.tbv-page tr:target { background: var(--tbv-soft); }
 .tbv-page article:target { background: var(--tbv-soft); box-shadow: 0 0 0 10px var(--tbv-soft); }
 .tbv-page article .tbv-head { justify-content: space-between; margin-bottom: 10px; }
 .tbv-page dl.tbv-facts { font-size: 13px; }
@@ -122,6 +124,9 @@ body { margin: 0; background: #fbfbfa; color: #1d1f23; }
 .tbv-page .tbv-tree summary::before { content: "\\25B8"; }
 .tbv-page .tbv-tree details[open] > summary::before { content: "\\25BE"; }
 .tbv-page .tbv-tree summary:hover { background: var(--tbv-soft); }
+.tbv-page .tbv-each { display: flex; flex-wrap: wrap; gap: 0 8px; font-size: 12px; }
+.tbv-page a.tbv-warn, .tbv-page .tbv-error a { color: inherit; text-decoration: underline; }
+.tbv-page a.tbv-warn { color: var(--tbv-warn); }
 .tbv-page .tbv-label { flex: 1 1 auto; min-width: 0; overflow-wrap: anywhere; }
 .tbv-page .tbv-tree .tbv-bar { flex: 0 0 200px; width: 200px; }
 .tbv-page .tbv-tree .tbv-n { flex: 0 0 68px; text-align: right; white-space: nowrap; }
@@ -139,7 +144,6 @@ body { margin: 0; background: #fbfbfa; color: #1d1f23; }
 .tbv-page .tbv-curves figcaption { max-width: none; }
 .tbv-page .tbv-list th, .tbv-page .tbv-features th { max-width: 460px; }
 .tbv-page .tbv-list td:last-child, .tbv-page .tbv-list thead th:last-child { text-align: right; white-space: nowrap; }
-.tbv img.tbv-photo { max-width: 132px; max-height: 132px; width: auto; }
 .tbv-page .tbv-rows td { min-width: 44px; max-width: 340px; padding-top: 7px; padding-bottom: 7px; }
 .tbv-page .tbv-rows tbody th { padding-top: 7px; }
 .tbv-page .tbv-rows tbody th.tbv-dim { white-space: nowrap; min-width: 24px; }

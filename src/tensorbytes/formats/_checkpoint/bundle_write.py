@@ -27,6 +27,7 @@ class Stored(NamedTuple):
 def write(prefix: str, values: list[Stored], sync: bool) -> None:
     """Write the data; then, one writer at a time, put it and its index in place and remove what was there."""
     rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]] = {}
+    storage.check_folder(prefix)
     temporary = f"{prefix}.{os.urandom(4).hex()}.tmp"
     try:
         with storage.replacing(temporary, sync=sync) as file:

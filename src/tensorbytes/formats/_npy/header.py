@@ -140,6 +140,15 @@ def read(data: memoryview | bytes, at: int) -> Header:
     return Header(descr, fortran, shape, note, size)
 
 
+def sketch(data: memoryview | bytes) -> tuple[str, tuple[int, ...]]:
+    """The descr and the shape of an array that is not read; nothing, of a structured one."""
+    try:
+        found = read(data, 0)
+    except UnsupportedError:
+        return "", ()
+    return found.descr, found.shape
+
+
 class _FaultError(ValueError):
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what)

@@ -49,8 +49,8 @@ class File(NamedTuple):
     notes: dict[str, Any]
 
 
-def read(data: memoryview, limits: Limits) -> File:
-    """The checked header of a file."""
+def read(data: memoryview, limits: Limits, cut: bool = False) -> File:
+    """The checked header of a file; with `cut`, of one that may end before its tensors do, or after them."""
     if len(data) < 8:
         raise CorruptError(f"a safetensors file starts with 8 bytes of length, got {len(data)}", at=len(data))
     length = int.from_bytes(data[:8], "little")
@@ -67,7 +67,8 @@ def read(data: memoryview, limits: Limits) -> File:
     notes = _notes(meta.pop(NOTES, None), header)
     start = 8 + length
     entries = [_entry(name, info, start, limits) for name, info in header.items()]
-    _check_places(entries, start, len(data))
+    told = max(entry.end for entry in entries) if cut and entries else len(data)
+    _check_places(entries, start, told)
     if notes:
         entries = [_widened(entry, notes.get(entry.name, {})) for entry in entries]
     return File(data, entries, meta, notes)

@@ -181,12 +181,17 @@ def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
     index = path + _INDEX
     if not path.endswith(SUFFIX) or not os.path.lexists(index):
         return
-    folder, base = os.path.split(path)
-    stale = _old_shards(index, base.removesuffix(SUFFIX))
-    for paths in ([index], [os.path.join(folder, name) for name in stale]):
+    stale = replaced(path)
+    for paths in ([index], stale):
         _remove(paths)
         if sync and paths:
             storage.sync_folder(index)
+
+
+def replaced(path: str) -> list[str]:
+    """The shards that a single file of this name takes the place of."""
+    folder, base = os.path.split(path)
+    return [os.path.join(folder, name) for name in _old_shards(path + _INDEX, base.removesuffix(SUFFIX))]
 
 
 def _split(parts: Sequence[tuple[Part, int]], most: int) -> list[list[Part]]:
@@ -216,6 +221,7 @@ def _index_text(new: dict[str, list[Part]], total: int) -> bytes:
 
 
 def _replace_all(folder: str, index: str, shards: dict[str, Iterable[Buffer]], text: bytes, sync: bool) -> None:
+    storage.check_folder(index.removesuffix(_INDEX))
     mark = os.urandom(4).hex()
     ready = {os.path.join(folder, f"{name}.{mark}.tmp"): os.path.join(folder, name) for name in shards}
     try:

@@ -13,7 +13,8 @@ from tensorbytes.formats import _zip
 from tensorbytes.formats._tensorproto import after
 from tensorbytes.formats._torch import pickle_read
 from tensorbytes.formats._torch import tree as torch_tree
-from tensorbytes.formats._torch.pickle_read import FaultError, Opaque, RefusedError
+from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
+from tensorbytes.formats._torch.unread import Opaque
 from tensorbytes.formats._torch.values import Storage
 from tensorbytes.formats._torch.world import World
 from tensorbytes.formats._zip import Member
@@ -83,7 +84,8 @@ class Archive:
         member = self._by_name[self._prefix + "data.pkl"]
         return bytes(_zip.content(self._data, member, self._limits, self._sums)), member.start
 
-    def document(self) -> Document:
+    def document(self, skip: bool = False) -> Document:
+        """`skip` leaves out what is not read."""
         notes = self._notes()
         data, at = self._pickled()
         room = self._limits.max_bytes + len(self._data)
@@ -92,7 +94,7 @@ class Archive:
         if end != len(data):
             raise CorruptError(f"{len(data) - end} bytes follow the pickle", at=at + end)
         torch_tree.measure(root, len(self._data), self._limits)
-        return torch_tree.document(root, notes, self._limits, self._lazy)
+        return torch_tree.document(root, notes, self._limits, self._lazy, skip)
 
     def _notes(self) -> torch_tree.Notes:
         member = self._by_name.get(self._prefix + NOTES)
@@ -178,7 +180,7 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
 # ---- before torch 1.6 -------------------------------------------------------
 
 
-def legacy(data: memoryview, limits: Limits, lazy: bool) -> Document:
+def legacy(data: memoryview, limits: Limits, lazy: bool, skip: bool = False) -> Document:
     """Pickles of the magic number, the version, the machine, the object and the storages' keys; then the storages.
 
     The object comes before its storages, so its pickle runs twice: once to find its end.
@@ -197,7 +199,7 @@ def legacy(data: memoryview, limits: Limits, lazy: bool) -> Document:
     world = World(storages.storage, "torch", limits, limits.max_bytes + len(data))
     root, _ = pickle_read.run(raw, start, 0, world, limits)
     torch_tree.measure(root, len(data), limits)
-    return torch_tree.document(root, torch_tree.Notes(), limits, lazy)
+    return torch_tree.document(root, torch_tree.Notes(), limits, lazy, skip)
 
 
 def _old_heads(raw: bytes, limits: Limits) -> tuple[int, Any, dict[str, int], int]:
@@ -220,10 +222,11 @@ class _Nothing(World):
 
     def __init__(self) -> None:
         self.widths: dict[str, int] = {}
+        self._made = Opaque("")
         super().__init__(self._note, "", Limits(), 0)
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
-        return super().call(function, args) if getattr(function, "of", "") == "ordered" else Opaque("")
+        return super().call(function, args) if getattr(function, "of", "") == "ordered" else self._made
 
     def build(self, made: Any, state: Any) -> None:
         pass

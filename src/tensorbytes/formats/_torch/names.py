@@ -45,17 +45,24 @@ _CALLS = {
     "torch.Size": "size",
     "torch.device": "device",
     "collections.OrderedDict": "ordered",
+    "collections.defaultdict": "defaultdict",
+    "collections.Counter": "counter",
     "_codecs.encode": "encode",
     "__builtin__.complex": "complex",
     "builtins.complex": "complex",
     "__builtin__.bytes": "bytes",
     "builtins.bytes": "bytes",
+    "numpy.dtype": "np_dtype",
+    **{f"numpy.{core}.multiarray._reconstruct": "np_reconstruct" for core in ("core", "_core")},
+    **{f"numpy.{core}.multiarray.scalar": "np_scalar" for core in ("core", "_core")},
+    **{f"numpy.{core}.numeric._frombuffer": "np_frombuffer" for core in ("core", "_core")},
+    **{f"{module}.set": "set" for module in ("builtins", "__builtin__")},
+    **{f"{module}.frozenset": "frozenset" for module in ("builtins", "__builtin__")},
     # Notes of torch's compiler on tensors: they may stand there, and are not looked at.
-    "__builtin__.set": "opaque",
-    "builtins.set": "opaque",
     "torch._dynamo.decorators._DimRange": "opaque",
 }
-_TYPES = ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nested._internal.nested_tensor.NestedTensor")
+_TYPES = ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nested._internal.nested_tensor.NestedTensor",
+          "numpy.ndarray")  # fmt: skip
 LAYOUTS = {f"torch.sparse_{name}": name for name in ("coo", "csr", "csc", "bsr", "bsc")}
 
 

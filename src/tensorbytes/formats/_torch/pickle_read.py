@@ -4,7 +4,8 @@ It runs the opcodes of protocols 0 to 5 that plain containers need. Numbers, tex
 None, tuples, lists and dicts with keys of text or integers are made here. Names (GLOBAL),
 calls (REDUCE, NEWOBJ), attributes (BUILD) and persistent ids go to a `World`, which knows
 a fixed table. No name is ever looked up in Python: there is no import, no getattr, no
-call of anything that a file chooses.
+call of anything that a file chooses. What the World does not know becomes an Opaque, its
+name as text; whatever is called with it, set in it or appended to it is dropped.
 
 Refused by name: INST, OBJ, extensions, text-mode persistent ids, buffers out of band and
 the other opcodes that plain values do without.
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.formats._torch.pickle_values import ByteArray, FaultError, RefusedError, put
+from tensorbytes.formats._torch.unread import SET_ADVICE, Opaque
 
 _MAX_NAME = 256
 _MAX_LONG = 1785  # as many digits as Python itself converts to text
@@ -27,38 +30,17 @@ _word = struct.Struct("<I").unpack_from
 _REFUSED = {
     "0": "POP", "1": "POP_MARK", "2": "DUP", "F": "FLOAT", "I": "INT", "L": "LONG", "P": "PERSID", "S": "STRING",
     "V": "UNICODE", "d": "DICT", "g": "GET", "i": "INST", "l": "LIST", "o": "OBJ", "p": "PUT", "\x82": "EXT1",
-    "\x83": "EXT2", "\x84": "EXT4", "\x92": "NEWOBJ_EX", "\x96": "BYTEARRAY8", "\x97": "NEXT_BUFFER",
-    "\x98": "READONLY_BUFFER",
+    "\x83": "EXT2", "\x84": "EXT4", "\x97": "NEXT_BUFFER", "\x98": "READONLY_BUFFER",
 }  # fmt: skip
 
 
-class FaultError(Exception):
-    """Something in a pickle that no sound writer produces; the machine adds the place."""
-
-
-class RefusedError(Exception):
-    """Something sound that is not read here; the machine adds the place."""
-
-
-class Opaque:
-    """A value that may stand where nobody looks at it, and is refused where somebody does."""
-
-    __slots__ = ("what",)
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-
-class Ordered(dict[Any, Any]):
-    """An OrderedDict: the only thing whose attributes may be set."""
-
-    __slots__ = ("attributes",)
-    attributes: dict[str, Any]
-
-
 class World(Protocol):
-    """What names mean. Each method raises FaultError or RefusedError for what it does not know."""
+    """What names mean. Each method raises FaultError or RefusedError for what it does not know.
 
+    `unread` makes what stands for a value that is not read.
+    """
+
+    def unread(self, what: str, why: str = ...) -> Opaque: ...
     def find(self, name: str) -> Any: ...
     def call(self, function: Any, args: tuple[Any, ...]) -> Any: ...
     def build(self, made: Any, state: Any) -> None: ...
@@ -68,10 +50,10 @@ class World(Protocol):
 class Machine:
     """One run over the pickle that starts somewhere in `data`; `base` is where data stands in its file."""
 
-    __slots__ = ("below", "data", "memo", "stack", "world")
+    __slots__ = ("base", "below", "data", "memo", "stack", "world")
 
-    def __init__(self, data: bytes, world: World) -> None:
-        self.data, self.world = data, world
+    def __init__(self, data: bytes, base: int, world: World) -> None:
+        self.data, self.base, self.world = data, base, world
         self.memo: dict[int, Any] = {}
         self.stack: list[Any] = []
         self.below: list[list[Any]] = []  # the stacks under each mark
@@ -79,6 +61,12 @@ class Machine:
     def pop_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.below.pop()
         return items
+
+    def place(self, made: Any, at: int) -> Any:
+        """The value; if it is not read, it learns where the file first speaks of it."""
+        if type(made) is Opaque and made.at < 0:
+            made.at = self.base + at - 1
+        return made
 
 
 def run(data: bytes, start: int, base: int, world: World, limits: Limits) -> tuple[Any, int]:
@@ -88,7 +76,7 @@ def run(data: bytes, start: int, base: int, world: World, limits: Limits) -> tup
             f"a pickle of {len(data) - start} bytes may take {_GROWTH} times as much memory, over the limit of "
             f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
         )
-    machine, table, at = Machine(data, world), _TABLE, start
+    machine, table, at = Machine(data, base, world), _TABLE, start
     try:
         while (code := data[at]) != _STOP:
             at = table[code](machine, at + 1)
@@ -198,7 +186,7 @@ _constant("\x89", False)
 _constant(")", ())
 _fresh("]", list)
 _fresh("}", dict)
-_fresh("\x8f", lambda: Opaque("a set"))
+_fresh("\x8f", lambda: Opaque("set", SET_ADVICE))
 _fixed("J", "<i")
 _fixed("K", "<B")
 _fixed("M", "<H")
@@ -213,6 +201,7 @@ _sized("T", "<i", _old_text)
 _sized("B", "<I", bytes)
 _sized("C", "<B", bytes)
 _sized("\x8e", "<Q", bytes)
+_sized("\x96", "<Q", ByteArray)
 
 
 @_opcode("\x80")
@@ -308,9 +297,10 @@ def _appends(machine: Machine, at: int) -> int:
 
 def _extend(machine: Machine, items: list[Any], at: int) -> int:
     target = machine.stack[-1]
-    if type(target) is not list:
+    if type(target) is list:
+        target.extend(items)
+    elif type(target) is not Opaque:
         raise FaultError("the pickle appends to something that is no list")
-    target.extend(items)
     return at
 
 
@@ -327,21 +317,11 @@ def _setitems(machine: Machine, at: int) -> int:
 
 def _set(machine: Machine, items: list[Any], at: int) -> int:
     target = machine.stack[-1]
-    if not isinstance(target, dict) or len(items) % 2:
+    if not isinstance(target, dict | Opaque) or len(items) % 2:
         raise FaultError("the pickle sets items of something that is no dict, or half an item")
-    put(target, items[::2], items[1::2])
+    if isinstance(target, dict):
+        put(target, items[::2], items[1::2])
     return at
-
-
-def put(target: dict[Any, Any], keys: list[Any], values: list[Any]) -> None:
-    """Add items to a dict, under keys of text or integers."""
-    for key in keys:
-        if type(key) is not str and (type(key) is not int or not -(1 << 63) <= key < 1 << 63):
-            raise RefusedError(f"a dict key of type {type(key).__name__}; keys are text or 64-bit integers")
-    before = len(target)
-    target.update(zip(keys, values, strict=True))
-    if len(target) != before + len(keys):
-        raise FaultError("a dict has a key twice")
 
 
 @_opcode("\x90")
@@ -355,20 +335,21 @@ def _additems(machine: Machine, at: int) -> int:
 @_opcode("\x91")
 def _frozenset(machine: Machine, at: int) -> int:
     machine.pop_mark()
-    machine.stack.append(Opaque("a frozenset"))
+    machine.stack.append(Opaque("frozenset", SET_ADVICE))
     return at
 
 
 @_opcode("c")
 def _global(machine: Machine, at: int) -> int:
     lines: list[str] = []
+    start = at
     for _ in range(2):
         end = machine.data.find(b"\n", at, at + _MAX_NAME)
         if end < 0:
             raise FaultError("a name that does not end")
         lines.append(_text(machine.data[at:end]))
         at = end + 1
-    machine.stack.append(machine.world.find(".".join(lines)))
+    machine.stack.append(machine.place(machine.world.find(".".join(lines)), start))
     return at
 
 
@@ -377,7 +358,7 @@ def _stack_global(machine: Machine, at: int) -> int:
     name, module = machine.stack.pop(), machine.stack.pop()
     if type(name) is not str or type(module) is not str or len(name) + len(module) > _MAX_NAME:
         raise FaultError("a name that is no text")
-    machine.stack.append(machine.world.find(f"{module}.{name}"))
+    machine.stack.append(machine.place(machine.world.find(f"{module}.{name}"), at))
     return at
 
 
@@ -387,7 +368,24 @@ def _reduce(machine: Machine, at: int) -> int:
     args = machine.stack.pop()
     if type(args) is not tuple:
         raise FaultError("a call without a tuple of arguments")
-    machine.stack[-1] = machine.world.call(machine.stack[-1], args)
+    function = machine.stack[-1]
+    try:
+        made = machine.world.call(function, args)
+    except RefusedError as error:
+        name = str(getattr(function, "name", "object"))
+        what = "torch.Tensor" if name.startswith("torch.") and "_rebuild" in name else name
+        made = machine.world.unread(what, str(error))
+    machine.stack[-1] = machine.place(made, at)
+    return at
+
+
+@_opcode("\x92")
+def _newobj_ex(machine: Machine, at: int) -> int:
+    """A call with arguments by name: of nothing that is known here."""
+    machine.stack.pop()
+    machine.stack.pop()
+    if type(machine.stack[-1]) is not Opaque:
+        raise RefusedError("the pickle opcode NEWOBJ_EX: only tensors and plain values are read")
     return at
 
 
@@ -400,5 +398,9 @@ def _build(machine: Machine, at: int) -> int:
 
 @_opcode("Q")
 def _binpersid(machine: Machine, at: int) -> int:
-    machine.stack[-1] = machine.world.persistent(machine.stack[-1])
+    try:
+        made = machine.world.persistent(machine.stack[-1])
+    except RefusedError as error:
+        made = machine.world.unread("torch.storage", str(error))
+    machine.stack[-1] = machine.place(made, at)
     return at

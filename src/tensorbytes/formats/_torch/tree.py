@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, Unsuppo
 from tensorbytes.formats import _json, _parts
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._tensorproto import check_bits, check_shape
+from tensorbytes.formats._torch import arrays, unread
 from tensorbytes.formats._torch.names import Name
-from tensorbytes.formats._torch.pickle_read import Opaque, Ordered
+from tensorbytes.formats._torch.pickle_values import ODD_KEY, Ordered
+from tensorbytes.formats._torch.unread import Opaque
 from tensorbytes.formats._torch.values import Held, Storage
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
 from tensorbytes.tree import Document, Leaf, Path, Step, flatten, path_name
@@ -84,6 +86,8 @@ def _weight(node: Any) -> int:
     each = _ITEM_BYTES if not isinstance(node, dict) and _is_leaf(node) else _LEAF_BYTES
     texts = sum(len(item) for item in items if type(item) is str or type(item) is bytes)
     copies = sum(item.value.nbytes for item in items if type(item) is Held and type(item.value) is Deferred)
+    made = (item.made for item in items if type(item) is arrays.Held)
+    copies += sum(value.nbytes for value in made if type(value) is Deferred)
     return each * len(items) + texts + copies
 
 
@@ -139,8 +143,8 @@ def _is_texts(meta: Any) -> bool:
     return type(meta) is dict and all(type(text) is str for text in meta.values())
 
 
-def document(root: Any, notes: Notes, limits: Limits, lazy: bool) -> Document:
-    """The document of a measured structure."""
+def document(root: Any, notes: Notes, limits: Limits, lazy: bool, skip: bool = False) -> Document:
+    """The document of a measured structure. `skip` leaves out what is not read."""
     reader = _Reader(notes, limits, lazy)
     stack: list[tuple[Any, Path]] = [(root, ())]
     unused = dict(notes.leaves)
@@ -154,9 +158,14 @@ def document(root: Any, notes: Notes, limits: Limits, lazy: bool) -> Document:
             reader.noted(node, path, note)
         elif type(node) is Held:
             reader.held(node, path)
+        elif (found := _unread(node)) is not None:
+            reader.unread(found, path, skip)
+        elif type(node) is arrays.Held:
+            reader.array(node, path)
         elif isinstance(node, dict) and (node or hasattr(node, "attributes")):
-            reader.attributes(node, path)
-            stack.extend((item, (*path, ("key" if type(key) is str else "number", key))) for key, item in _last(node))
+            items = [(key, item) for key, item in _last(node) if not skip or _unread(item) is None]
+            reader.attributes(node, path, bool(items))
+            stack.extend((item, (*path, ("key" if type(key) is str else "number", key))) for key, item in items)
         elif type(node) in (list, tuple) and not _is_leaf(node):
             kind = type(node).__name__
             stack.extend((node[index], (*path, (kind, index))) for index in range(len(node) - 1, -1, -1))
@@ -167,6 +176,23 @@ def document(root: Any, notes: Notes, limits: Limits, lazy: bool) -> Document:
     if unused:
         raise notes.wrong(f"{path_name(next(iter(unused)))!r} is not there")
     return reader.document()
+
+
+def _unread(node: Any) -> Opaque | None:
+    """What stands for a value that is not read; None for all others."""
+    if isinstance(node, Opaque):
+        return node
+    if type(node) is arrays.Held and type(node.made) is Opaque:
+        return node.made
+    if isinstance(node, dict) and ODD_KEY in node:
+        return node[ODD_KEY]  # type: ignore[no-any-return]
+    if type(node) is Storage:
+        return Opaque("torch.storage", "a bare storage: save a tensor")
+    if type(node) is Name and node.kind != "dtype":
+        return Opaque(node.name, "a name, not a value")
+    if type(node) is arrays.DType:
+        return Opaque("numpy.dtype", "a dtype, not a value; save its name")
+    return None
 
 
 def _last(node: dict[Any, Any]) -> list[tuple[Any, Any]]:
@@ -190,8 +216,11 @@ class _Reader:
         self._attributes: list[str] = []
         self._texts: dict[int, str] = {}
         self._text_bytes = 0
+        self._refused: list[tuple[Opaque, Path]] = []
 
     def document(self) -> Document:
+        if self._refused and not self._lazy:
+            raise unread.refused(*self._refused[0], len(self._refused) - 1)
         meta = dict(self._notes.document)
         if self._attributes:
             meta[METADATA] = f"[{','.join(self._attributes)}]"
@@ -217,13 +246,37 @@ class _Reader:
         check = partial(_check, held.storages, value if needs_bits else None, at)
         self.leaves.append(Leaf(value, path, kind, check, at))
 
+    def array(self, held: arrays.Held, path: Path) -> None:
+        value: Any = held.made
+        if value is None:
+            raise CorruptError("a NumPy array without its content", at=self._notes.at)
+        check = None
+        if isinstance(value, Tensor) and value.dtype == "bool":
+            check = partial(check_bits, value, None)
+        if not self._lazy:
+            if check is not None:
+                check()
+            value = self._load(value) if isinstance(value, Deferred) else value
+        self.leaves.append(Leaf(value, path, held.kind, check if self._lazy else None))
+
+    def unread(self, found: Opaque, path: Path, skip: bool) -> None:
+        """In a list or a tuple, None keeps the place of what is left out."""
+        if skip and path:
+            self.plain(None, path)
+        elif self._lazy and not skip:
+            self.leaves.append(unread.leaf(found.what, partial(_refuse, found, path), path, at=max(found.at, 0)))
+        else:
+            self._refused.append((found, path))
+            if not path:
+                raise unread.refused(found, path)
+
     def _load(self, value: Deferred) -> Value:
         """A shared one is read once."""
         if id(value) not in self._loaded:
             self._loaded[id(value)] = value.load()
         return self._loaded[id(value)]
 
-    def attributes(self, node: dict[Any, Any], path: Path) -> None:
+    def attributes(self, node: dict[Any, Any], path: Path, filled: bool) -> None:
         found = getattr(node, "attributes", None)
         if found and "_metadata" in found:
             text = self._metadata_text(found["_metadata"], path)
@@ -232,7 +285,7 @@ class _Reader:
             if self._text_bytes > _METADATA_BYTES:
                 raise LimitError(f"the _metadata of the state dicts takes over {_METADATA_BYTES} bytes")
             self._attributes.append(f"[{steps},{text}]")
-        if not node:
+        if not filled:
             self.plain({}, path)
 
     def _metadata_text(self, metadata: Any, path: Path) -> str:
@@ -246,7 +299,7 @@ class _Reader:
     def plain(self, node: Any, path: Path) -> None:
         if type(node) is Name and node.kind == "dtype":
             node = node.name
-        for leaf in flatten(node, partial(_refuse, path)):
+        for leaf in flatten(node, lambda _: None):
             self.leaves.append(leaf._replace(path=path))
 
     def noted(self, node: Any, path: Path, note: _Note) -> None:
@@ -313,14 +366,8 @@ def _check_all(storages: tuple[Storage, ...], also: Callable[[], None] | None) -
         also()
 
 
-def _refuse(path: Path, node: Any) -> None:
-    where = f" at {path_name(path)!r}" if path else ""
-    if isinstance(node, Opaque):
-        raise UnsupportedError(f"{node.what}{where}: sets have no order to keep; save a list")
-    if isinstance(node, Storage):
-        raise UnsupportedError(f"a bare storage{where}: save a tensor")
-    if isinstance(node, Name):
-        raise UnsupportedError(f"{node.name!r}{where} is a name, not a value")
+def _refuse(found: Opaque, path: Path) -> NoReturn:
+    raise unread.refused(found, path)
 
 
 def _check_plain(metadata: Any, path: Path) -> None:

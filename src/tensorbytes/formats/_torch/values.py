@@ -18,7 +18,7 @@ from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred, elsewhere, whole
 from tensorbytes.errors import CorruptError, LimitError, Limits
 from tensorbytes.formats._tensorproto import check_shape
-from tensorbytes.formats._torch.pickle_read import FaultError, RefusedError
+from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Tensor, Value, amended
 
 _SIGNED = ("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128")

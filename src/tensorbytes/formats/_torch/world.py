@@ -1,7 +1,8 @@
 """What the names of a torch file mean: the calls that its pickle may make, each with its arguments checked.
 
 Beside tensors these are torch.Size (a tuple here), torch.dtype, torch.device and
-torch.layout (text), OrderedDict (a dict), bytes and complex numbers.
+torch.layout (text), OrderedDict, defaultdict and Counter (dicts), bytes, complex numbers,
+and NumPy's arrays and scalars. All other names stand for what is not read.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from tensorbytes.errors import Limits
-from tensorbytes.formats._torch import values
+from tensorbytes.errors import LimitError, Limits
+from tensorbytes.formats._torch import arrays, values
 from tensorbytes.formats._torch.names import LAYOUTS, NAMES, Name
-from tensorbytes.formats._torch.pickle_read import FaultError, Opaque, Ordered, RefusedError, put
+from tensorbytes.formats._torch.pickle_values import ByteArray, FaultError, Ordered, RefusedError, put
+from tensorbytes.formats._torch.unread import ADVICE, SET_ADVICE, Opaque, Unread
 from tensorbytes.formats._torch.values import Held, Storage
 from tensorbytes.tensor import Tensor
 
@@ -24,7 +26,13 @@ _QUANTIZED = ("qint8", "quint8", "qint32")
 # What a tensor may be made of before it gets a type: no further types, so no depth.
 _PLAIN_CALLS = ("tensor", "tensor_v2", "tensor_v3", "sparse", "quantized", "nested", "jagged")
 _MAX_SCALES = 1 << 20
-_ADVICE = "only tensors and plain values are read, and nothing is executed: save model.state_dict() or plain tensors"
+# Calls that take what is not read, and make something else of it.
+_TAKES_ANYTHING = ("set", "frozenset", "opaque", "defaultdict", "counter", "np_scalar")
+# Calls whose first argument tells more than their own name.
+_INDIRECT = ("copyreg._reconstructor", "copy_reg._reconstructor", "builtins.getattr", "__builtin__.getattr")
+_MOST_ARGUMENTS = 8
+# What an item of a dict takes in memory, about.
+_ITEM_BYTES = 256
 
 
 class World:
@@ -33,35 +41,53 @@ class World:
     def __init__(self, storage: Callable[..., Storage], framework: str, limits: Limits, room: int) -> None:
         self._storage, self._limits, self._room = storage, limits, room
         self._meta = {"framework": framework} if framework else {}
+        self._pairs = 0
+        self._encoded: dict[int, tuple[str, bytes]] = {}
+        self.unread = Unread()
 
     def find(self, name: str) -> Any:
         found = NAMES.get(name)
-        if found is None:
-            if name.startswith("numpy"):
-                raise RefusedError(f"{name!r}: a NumPy array or scalar inside; save it as a tensor or a Python number")
-            raise RefusedError(f"{name!r}: {_ADVICE}")
-        return found
+        return self.unread(name) if found is None else found
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        if type(function) is Opaque:
+            # It stands for its class and for what that makes; the arguments are dropped.
+            named = function.what in _INDIRECT and args and type(args[0]) is Opaque
+            return args[0] if named else function
         if type(function) is not Name or function.kind != "call":
             what = function.name if isinstance(function, Name) else f"a {type(function).__name__}"
-            raise RefusedError(f"a call of {what!r}: {_ADVICE}")
+            raise RefusedError(f"a call of {what!r}: {ADVICE}")
         low, high, method = self._CALLS[function.of]
         if not low <= len(args) <= high:
             raise FaultError(f"{function.name} with {len(args)} arguments")
+        if function.of not in _TAKES_ANYTHING:
+            unread = _first_unread(args)
+            if unread is not None:  # what is made of it is not read either
+                return unread
         return method(self, *args)
 
     def build(self, made: Any, state: Any) -> None:
         if isinstance(made, Opaque):
             return
+        if type(made) is arrays.DType:
+            made.set_state(state)
+            return
+        if type(made) is arrays.Held:
+            try:
+                made.set_state(state, self._limits)
+            except RefusedError as error:
+                made.made = self.unread("numpy.ndarray", str(error))
+            return
         if type(made) is not Ordered or type(state) is not dict:
-            raise RefusedError(f"attributes of a {type(made).__name__}: {_ADVICE}")
+            raise RefusedError(f"attributes of a {type(made).__name__}: {ADVICE}")
         wrong = next((name for name in state if name != "_metadata"), None)
         if wrong is not None:
-            raise RefusedError(f"the attribute {wrong!r} of an OrderedDict: {_ADVICE}")
+            raise RefusedError(f"the attribute {wrong!r} of an OrderedDict: {ADVICE}")
         made.attributes = state
 
-    def persistent(self, key: Any) -> Storage:
+    def persistent(self, key: Any) -> Storage | Opaque:
+        if type(key) is tuple and len(key) == 4 and key[0] == "module" and type(key[1]) is Opaque:
+            return key[1]  # a class with its source, as torch wrote them before 1.6
         if type(key) is not tuple or len(key) not in (5, 6) or key[0] != "storage":
             raise RefusedError("a persistent id that is no storage")
         _, kind, name, location, count, *view = key
@@ -132,12 +158,14 @@ class World:
         _check_attributes(state, ())
         return data.with_meta({"type": "Parameter", **({"requires_grad": "true"} if grad else {})})
 
-    def _from_type(self, function: Any, kind: Any, args: Any, state: Any) -> Held:
+    def _from_type(self, function: Any, kind: Any, args: Any, state: Any) -> Held | Opaque:
         if type(kind) is not Name or kind.kind != "type" or type(args) is not tuple:
-            raise RefusedError(f"a tensor of another type: {_ADVICE}")
+            raise RefusedError(f"a tensor of another type: {ADVICE}")
         if kind.name.endswith("Parameter") or type(function) is not Name or function.of not in _PLAIN_CALLS:
             raise RefusedError("a tensor in a form that torch does not write")
         made = self.call(function, args)
+        if type(made) is Opaque:
+            return made
         if type(made) is not Held:
             raise FaultError("a tensor that is no tensor")
         if kind.name.endswith("NestedTensor"):
@@ -212,6 +240,11 @@ class World:
             return made
         if type(pairs) is not list or not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
             raise FaultError("an OrderedDict of other things than pairs")
+        self._pairs += len(pairs)
+        if self._pairs * _ITEM_BYTES > self._room:
+            raise LimitError(
+                f"over {self._pairs} items of OrderedDicts; pass limits=Limits(max_bytes=...) to read them"
+            )
         put(made, [key for key, _ in pairs], [value for _, value in pairs])
         return made
 
@@ -219,10 +252,14 @@ class World:
         """How protocol 2 spells bytes: text of which each character is a byte."""
         if type(text) is not str or type(encoding) is not str or encoding != "latin1":
             raise FaultError("bytes are spelled as text in latin1")
-        try:
-            return text.encode("latin-1")
-        except UnicodeEncodeError:
-            raise FaultError("bytes are spelled as text in latin1") from None
+        # Once, however often a pickle recalls the text.
+        known = self._encoded.get(id(text))
+        if known is None:
+            try:
+                known = self._encoded[id(text)] = (text, text.encode("latin-1"))
+            except UnicodeEncodeError:
+                raise FaultError("bytes are spelled as text in latin1") from None
+        return known[1]
 
     def _bytes(self) -> bytes:
         return b""
@@ -233,7 +270,48 @@ class World:
         return complex(real, imaginary)
 
     def _opaque(self, *_: Any) -> Opaque:
-        return Opaque("a set")
+        return self.unread("torch._dynamo")
+
+    def _set(self, *_: Any) -> Opaque:
+        return self.unread("set", SET_ADVICE)
+
+    def _frozenset(self, *_: Any) -> Opaque:
+        return self.unread("frozenset", SET_ADVICE)
+
+    def _defaultdict(self, *_: Any) -> Ordered:
+        """Its items follow; what it makes of missing keys is code, not data."""
+        return Ordered()
+
+    def _counter(self, items: Any = None) -> dict[Any, Any]:
+        """The dict itself: a copy of one that is recalled over and over would be much of little."""
+        if items is not None and type(items) is not dict:
+            raise FaultError("a Counter of other things than a dict")
+        return Ordered() if items is None else items
+
+    # ---- NumPy ----
+
+    def _np_dtype(self, code: Any, *_: Any) -> arrays.DType:
+        return arrays.dtype(code)
+
+    def _np_reconstruct(self, kind: Any, shape: Any, code: Any) -> arrays.Held:
+        if type(kind) is not Name or kind.name != "numpy.ndarray":
+            raise FaultError("a NumPy array of another type")
+        return arrays.Held()
+
+    def _np_scalar(self, kind: Any, raw: Any = None) -> arrays.Held | Opaque:
+        try:
+            return arrays.Held(arrays.value(raw, kind, (), "C", self._limits), "numpy")
+        except RefusedError as error:
+            return self.unread("numpy.generic", str(error).replace("array", "scalar"))
+
+    def _np_frombuffer(self, raw: Any, kind: Any, shape: Any, order: Any, axes: Any = None) -> arrays.Held | Opaque:
+        if order not in ("C", "F", "K") or (axes is None) != (order != "K"):
+            raise FaultError("a NumPy array in another order than C, F or K")
+        data = raw.data if type(raw) is ByteArray else raw
+        try:
+            return arrays.Held(arrays.value(data, kind, shape, order, self._limits, axes))
+        except RefusedError as error:
+            return self.unread("numpy.ndarray", str(error))
 
     _CALLS: ClassVar[dict[str, tuple[int, int, Callable[..., Any]]]] = {
         "tensor": (4, 4, _tensor), "tensor_v2": (6, 7, _tensor_v2), "tensor_v3": (7, 8, _tensor_v3),
@@ -241,7 +319,22 @@ class World:
         "quantized": (7, 7, _quantized), "nested": (4, 4, _nested), "jagged": (1, 1, _jagged),
         "layout": (1, 1, _layout), "size": (1, 1, _size), "device": (1, 2, _device), "ordered": (0, 1, _ordered),
         "encode": (2, 2, _encode), "bytes": (0, 0, _bytes), "complex": (2, 2, _complex), "opaque": (0, 1, _opaque),
+        "set": (0, 1, _set), "frozenset": (0, 1, _frozenset), "defaultdict": (0, 1, _defaultdict),
+        "counter": (0, 1, _counter), "np_dtype": (1, 3, _np_dtype), "np_reconstruct": (3, 3, _np_reconstruct),
+        "np_scalar": (1, 2, _np_scalar), "np_frombuffer": (4, 5, _np_frombuffer),
     }  # fmt: skip
+
+
+def _first_unread(args: tuple[Any, ...]) -> Opaque | None:
+    """Among some arguments, and one level below."""
+    for arg in args:
+        if type(arg) is Opaque:
+            return arg
+        if type(arg) is tuple and len(arg) <= _MOST_ARGUMENTS:
+            for inner in arg:
+                if type(inner) is Opaque:
+                    return inner
+    return None
 
 
 def _is_dense(part: Any) -> bool:

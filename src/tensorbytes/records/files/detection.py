@@ -14,6 +14,8 @@ from tensorbytes._wire import frame_header
 from tensorbytes.errors import unknown
 
 NAMES = ("none", "gzip", "zlib", "snappy")
+# TFRecord files don't say how they are compressed; where nothing else does, their names do.
+SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zlib": "zlib", ".zz": "zlib", ".snappy": "snappy"}
 HEADER_BYTES = 12
 # Enough of a snappy file to decode the first record's header.
 HEAD_BYTES = 64
@@ -28,6 +30,11 @@ def checked_name(name: str | None) -> str:
     if known not in (*NAMES, "auto"):
         raise unknown("compression", name, (*NAMES, "auto"))
     return known
+
+
+def by_suffix(path: str) -> str | None:
+    """The compression that the name of a file to be written asks for."""
+    return next((name for suffix, name in SUFFIXES.items() if path.lower().endswith(suffix)), None)
 
 
 def detect(head: bytes) -> str:

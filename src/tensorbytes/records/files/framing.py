@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tensorbytes import _wire
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits
+from tensorbytes import _wire, formats
+from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
 from tensorbytes.records.files.memory import FRESH, Memory
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
@@ -25,6 +25,9 @@ FRAME_BYTES = 16
 BLOCK_BYTES = 2 << 20
 # Batches up to this size are read as a whole, larger ones in parts that are joined.
 _LARGE_BATCH_BYTES = 8 << 20
+# Formats that no damaged record is taken for: their files start with more than a number.
+_OTHERS = frozenset({"npz", "npy", "torchfile", "safetensors", "arrow", "parquet", "gguf"})
+_HEAD_BYTES = 4096
 ADVICE = "; repair(src, dst) keeps the records that are whole, on_corrupt='skip' reads around the damage"
 QUESTION = "is this a TFRecord file, in this compression?"
 
@@ -139,7 +142,7 @@ def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: i
     return min(max(length, size), 2 * size)
 
 
-def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError:
+def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError | UsageError:
     """The error for what ended a walk from record to record."""
     which = f"record {number}"
     length = int.from_bytes(rest[:8], "little")
@@ -151,6 +154,10 @@ def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -
         what = f"{which} is damaged: its {length} bytes and their checksum disagree"
     else:
         what = f"the header of {which} is damaged: its length and the checksum of it disagree"
-    no_header = status in (_wire.CUT_HEADER, _wire.BAD_LENGTH)
+    if at or status not in (_wire.CUT_HEADER, _wire.BAD_LENGTH):
+        return CorruptError(what + ADVICE, at=at, path=stream.path)
     # Where a file starts with no header, it is more likely no such file than a damaged one.
-    return CorruptError(what + (f"; {QUESTION}" if no_header and at == 0 else ADVICE), at=at, path=stream.path)
+    found = formats.sniff(bytes(rest[:_HEAD_BYTES]), len(rest) if stream.size is None else stream.size)
+    if found in _OTHERS:
+        return UsageError(f"{stream.path} is a file of format {found!r}, without records: tb.open(path) reads it")
+    return CorruptError(f"{what}; {QUESTION}", at=at, path=stream.path)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tensorbytes import _wire, formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
+from tensorbytes.notebook import Displayed
 from tensorbytes.records.files.compression import Source, compressor, open_source
 from tensorbytes.records.files.framing import BLOCK_BYTES, FRAME_BYTES, HEADER_BYTES, QUESTION, Block, Stream
 from tensorbytes.records.files.search import Search
@@ -67,7 +68,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Displayed):
     """What verify() found in a file, or repair() kept of it."""
 
     path: str
@@ -189,8 +190,9 @@ def _length(header: memoryview) -> int:
 class _Account:
     """What is known of a file so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, advice: str) -> None:
         self.records = self.intact = 0
+        self._advice = advice  # to whom the file is of another format
         self.damages: list[Damage] = []
 
     def blocks(self, source: Source, limits: Limits, progress: Progress | None) -> Iterator[Block]:
@@ -207,10 +209,7 @@ class _Account:
         if head and not self.records:
             found = formats.sniff(head, self.report(source.path).size)
             if found not in (None, "tb"):
-                raise UsageError(
-                    f"{source.path} is a file of format {found!r}, without records; "
-                    "to check it: with tb.open(path) as f: f.verify()"
-                )
+                raise UsageError(f"{source.path} is a file of format {found!r}, without records; {self._advice}")
 
     def report(self, path: str) -> Report:
         lost = sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
@@ -225,7 +224,7 @@ def verify(
     `path` may be a URL or a file object as well. `progress` is called with the bytes read so far
     and their total, or None if that is unknown. A file of another format raises UsageError.
     """
-    account = _Account()
+    account = _Account("to check it: with tb.open(path) as f: f.verify(), or the command tb verify")
     with open_source(path, compression, limits=limits) as source:
         for _ in account.blocks(source, limits, progress):
             pass
@@ -245,14 +244,14 @@ def repair(
 
     Their bytes are copied as they are; only a record whose header was damaged gets a new one. `dst`
     is replaced atomically if it is a local path. That it is `src` itself must be said by `replace`:
-    what can't be read today is gone then. If no record is whole, nothing is written.
+    what is damaged is then lost for good. If no record is whole, nothing is written.
     """
     same = src is dst or (storage.is_local(src) and storage.is_local(dst) and _same_file(src, dst))
     if same and not replace:
         raise UsageError(
             f"{storage.describe(src)} would be replaced by its repaired self: pass replace=True, or keep it"
         )
-    account = _Account()
+    account = _Account("the command tb repair keeps the tensors of such files that are whole")
 
     def pieces() -> Generator[Buffer]:
         with open_source(src, compression, limits=limits) as source:

@@ -6,28 +6,40 @@ from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
 
+from tensorbytes.errors import nearest
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array
 
+_MOST_NAMED = 8
+
 
 class Batch(UserDict[str, Any], Displayed):
-    """Columns of some records, by name. `present` says which records have an optional feature.
+    """Columns of some records, by name. `present` says which records have an optional feature; `records` is how
+    many there are, also where they have no feature at all.
 
     No dict, though it behaves like one: pyarrow.table() takes a dict apart before it asks
     whether it is an Arrow stream.
     """
 
     present: dict[str, Array]
+    records: int
 
     def __init__(
         self,
         columns: Mapping[str, Any],
         present: dict[str, Array],
         features: Mapping[str, tuple[Feature, bool]] | None = None,
+        records: int = 0,
     ) -> None:
         super().__init__(columns)
-        self.present, self._features = present, dict(features or {})
+        self.present, self._features, self.records = present, dict(features or {}), records
+
+    def __missing__(self, name: Any) -> Any:
+        known = ", ".join(map(repr, list(self.data)[:_MOST_NAMED]))
+        more = f" and {len(self.data) - _MOST_NAMED} more" if len(self.data) > _MOST_NAMED else ""
+        has = f"it has {known}{more}" if known else "it has none"
+        raise KeyError(f"the batch has no column {name!r}; {has}{nearest(name, map(str, self.data))}")
 
     def __setitem__(self, name: str, column: Any) -> None:
         super().__setitem__(name, column)
@@ -40,7 +52,7 @@ class Batch(UserDict[str, Any], Displayed):
         return made
 
     def copy(self) -> Batch:
-        return Batch(self.data, self.present, self._features)
+        return Batch(self.data, self.present, self._features, self.records)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Arrow's own interface: pyarrow.table(batch), polars and DuckDB take a batch as it is."""

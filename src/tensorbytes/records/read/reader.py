@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -81,8 +81,8 @@ class Records(Displayed):
     ) -> None:
         if on_corrupt not in ("raise", "skip"):
             raise UsageError(f"on_corrupt={on_corrupt!r}: expected 'raise' or 'skip'")
-        if isinstance(columns, str):
-            raise UsageError(f"columns={columns!r}: expected a list of names, such as [{columns!r}]")
+        if isinstance(columns, str) or not (columns is None or isinstance(columns, Iterable)):
+            raise UsageError(f"columns={columns!r}: expected a list of names, such as [{str(columns)!r}]")
         if on_corrupt == "skip" and not verify:
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
         compression = checked_name(compression)
@@ -269,11 +269,11 @@ class Records(Displayed):
         if pending and not drop_last:
             yield joined(pending)
 
-    def _batch(self, parts: dict[str, Part], to: str) -> Batch:
+    def _batch(self, parts: Columns, to: str) -> Batch:
         features = self._features()
         columns = {name: _handed(part, features[name], to, self._device) for name, part in parts.items()}
         present = {name: part.present for name, part in parts.items() if part.present is not None}
-        return Batch(columns, present, self._arrow_columns())
+        return Batch(columns, present, self._arrow_columns(), parts.count)
 
     def _arrow_columns(self) -> dict[str, tuple[Feature, bool]]:
         """For each column: its feature, and whether it is a feature list."""
@@ -318,7 +318,8 @@ class Records(Displayed):
         if isinstance(which, int | np.integer):
             number = int(which) + (total if which < 0 else 0)
             if not 0 <= number < total:
-                raise IndexError(f"record {which} of {total}")
+                more = f" and {len(self._targets) - 1} more" if len(self._targets) > 1 else ""
+                raise IndexError(f"record {which}: {self.paths[0]}{more} has {total}")
             return next(iter(self._rows(self._picked(np.array([number])))))
         numbers = np.arange(total)[which]
         if numbers.ndim != 1:

@@ -10,7 +10,7 @@ from tensorbytes import storage
 from tensorbytes.errors import UsageError
 from tensorbytes.output import Output, cut_tail
 from tensorbytes.records.files.compression import Compressor, compressor, detect
-from tensorbytes.records.files.detection import HEAD_BYTES, checked_name
+from tensorbytes.records.files.detection import HEAD_BYTES, by_suffix, checked_name
 from tensorbytes.records.files.paths import base_path, shard_path
 from tensorbytes.records.schema import sidecar_path
 from tensorbytes.records.write import tail
@@ -143,10 +143,11 @@ def sidecar(target: Any) -> str | None:
 def create(target: Any, shards: int, compression: str | None, level: int | None, durable: bool) -> Files:
     """New files, which take the place of old ones once they are visible."""
     sinks: list[Sink] = []
+    name = _wanted(target, compression) or "none"
     try:
         for index in range(shards):
             path = target if shards == 1 else shard_path(os.fspath(target), index, shards)
-            packer = _packer(_named(compression), level)
+            packer = _packer(name, level)
             sinks.append(Sink(Output(path, durable=durable), packer))
     except BaseException:
         for sink in sinks:
@@ -156,9 +157,9 @@ def create(target: Any, shards: int, compression: str | None, level: int | None,
 
 
 def append(target: Any, compression: str | None, level: int | None, durable: bool) -> Files:
-    """A file that is written onwards from its last whole record; its compression stays as it is."""
+    """A file that is written onwards from its last whole record; its compression stays as it is, whatever its name."""
     wanted = None if compression is None else _named(compression)
-    found, count = wanted or "none", 0
+    found, count = _wanted(target, compression) or "none", 0
 
     def resume(file: Any, path: str) -> int:
         nonlocal found, count
@@ -184,6 +185,13 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
 def _packer(compression: str, level: int | None) -> Compressor | None:
     made = compressor(compression, level)
     return None if compression == "none" else made
+
+
+def _wanted(target: Any, compression: str | None) -> str | None:
+    """The compression that was asked for: by its own name or, where there is none, by that of the file."""
+    if compression is not None:
+        return _named(compression)
+    return by_suffix(base_path(os.fspath(target))) if storage.is_path(target) else None
 
 
 def _named(compression: str | None) -> str:

@@ -43,7 +43,13 @@ class RecordWriter:
     sync() or close(): if the block raises before that, the old file stays as it was. What
     flush() returned for survives the death of the process, sync() a power cut.
 
-    Without a schema the first row or batch gives it (guess.py has the rules). Such a schema
+    `compression` is "gzip", "zlib", "snappy" or "none". Where it is not given, the name decides:
+    .gz and .gzip, .zlib and .zz, .snappy ask for it, all others for none. With mode="a", a file that
+    holds records stays as it is.
+
+    Without a schema the first row or batch gives it: int64, float32, text and bytes, as scalars
+    and in one dimension, become TensorFlow's own lists; other arrays a TensorProto, which keeps dtype
+    and shape; a Python float is refused, having 64 bits where such a list has 32. Such a schema
     widens as it must: a length that differs becomes None, a feature that some rows lack
     becomes optional. A schema that was given is never changed. It is saved as JSON beside
     the file, before the records become visible, unless sidecar=False.

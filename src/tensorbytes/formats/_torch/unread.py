@@ -1,0 +1,73 @@
+"""What a pickle holds that is not read: a class, an object, a call. Its name is kept, as text, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from tensorbytes.deferred import Deferred
+from tensorbytes.errors import LimitError, UnsupportedError, UsageError
+from tensorbytes.formats import Options
+from tensorbytes.tree import Leaf, Path, path_name
+
+ADVICE = "only tensors and plain values are read, and nothing is executed: save model.state_dict() or plain tensors"
+SET_ADVICE = "sets have no order to keep; save a list"
+KIND = "object"
+# Names are text of the file's own: a short pickle could make many of them.
+_MOST_KINDS = 10_000
+
+
+class Opaque:
+    """A value that may stand where nobody looks at it, and is refused where somebody does.
+
+    `what` names it, `why` says what is wrong with it, `at` is where the file first speaks of it.
+    """
+
+    __slots__ = ("at", "what", "why")
+
+    def __init__(self, what: str, why: str = ADVICE, at: int = -1) -> None:
+        # Names come from files: nothing in them may steer a terminal.
+        self.what = what if what.isprintable() else repr(what)[1:-1]
+        self.why, self.at = why, at
+
+    def words(self, path: Path, others: int = 0) -> str:
+        """What it is, where, beside how many others, and why it is not read."""
+        what = f"a {self.what}" if self.what in ("set", "frozenset") else f"'{self.what}'"
+        where = f" at {path_name(path)!r}" if path else ""
+        place = f" (byte {self.at})" if self.at >= 0 else ""
+        more = f", and {others} more object{'s' * (others > 1)}" if others else ""
+        return f"{what}{where}{place}{more}: {self.why}"
+
+
+class Unread:
+    """Makes one Opaque for each name and reason, however often a pickle asks for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Opaque] = {}
+
+    def __call__(self, what: str, why: str = ADVICE) -> Opaque:
+        found = self._known.get((what, why))
+        if found is None:
+            if len(self._known) >= _MOST_KINDS:
+                raise LimitError(f"a pickle of over {_MOST_KINDS} kinds of objects, none of which are read")
+            found = self._known[what, why] = Opaque(what, why)
+        return found
+
+
+def skips(options: Options) -> bool:
+    """The read option objects=: whether what can't be read is left out."""
+    wanted = options.get("objects", "refuse")
+    if wanted not in ("refuse", "skip"):
+        raise UsageError(f"objects={wanted!r}: expected 'refuse', or 'skip' to leave out what is not read")
+    return bool(wanted == "skip")
+
+
+def leaf(what: str, refuse: Callable[[], NoReturn], path: Path, shape: tuple[int, ...] = (), at: int = 0) -> Leaf:
+    """An entry that says what stands there, and refuses to be read."""
+    return Leaf(Deferred(KIND, what, shape, refuse), path, KIND, None, at)
+
+
+def refused(found: Opaque, path: Path, others: int = 0) -> UnsupportedError:
+    """The error for an object and so many others; what can be left out, it says."""
+    skip = "; objects='skip' leaves out what is not read" if path else ""
+    return UnsupportedError(f"{found.words(path, others)}{skip}")

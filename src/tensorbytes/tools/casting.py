@@ -1,0 +1,94 @@
+"""Floats as floats of another type, one tensor at a time, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.deferred import Deferred, whole
+from tensorbytes.errors import LossError, UsageError, unknown
+from tensorbytes.quantization import casts
+from tensorbytes.quantization.core import applies
+from tensorbytes.quantization.parameters import CASTS, ORIGINALS
+from tensorbytes.tensor import Array, Tensor
+from tensorbytes.tools.report import Loss
+from tensorbytes.tree import Document, Leaf
+
+_TYPES = tuple(dict.fromkeys((*ORIGINALS, *CASTS)))
+# Elements that are looked at together: few enough for their copies to stay in the processor's cache.
+_BLOCK = 1 << 15
+
+
+class Casting:
+    """`cast` is a dtype for all dense tensors of floats, or dtypes by name or pattern."""
+
+    def __init__(self, cast: str | Mapping[str, str] | None) -> None:
+        self._wanted = {"*": cast} if isinstance(cast, str) else dict(cast or {})
+        self._unused = set(self._wanted)
+        for wanted in self._wanted.values():
+            if wanted not in _TYPES:
+                raise unknown("dtype to cast to", wanted, _TYPES)
+        # What was lost, known once the tensors were written.
+        self.losses: dict[str, Loss] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._wanted)
+
+    def apply(self, document: Document) -> Document:
+        """The document with its floats as the other type; each is cast when it is written."""
+        if not self:
+            return document
+        leaves = [self._leaf(leaf) for leaf in document.leaves]
+        if self._unused:
+            raise UsageError(f"cast: no tensor of floats goes by {min(self._unused)!r}")
+        return document._replace(leaves=leaves)
+
+    def _leaf(self, leaf: Leaf) -> Leaf:
+        value, name = leaf.value, leaf.name or ""
+        pattern = next((p for p in self._wanted if p == name or fnmatchcase(name, p)), None)
+        if pattern is None or not applies(value) or leaf.kind not in ("", "numpy"):
+            return leaf
+        assert isinstance(value, Tensor | Deferred)
+        self._unused.discard(pattern)
+        wanted = self._wanted[pattern]
+        if value.dtype == wanted:
+            return leaf
+        size = value.nbytes // dtypes.get(value.dtype).itemsize * dtypes.get(wanted).itemsize
+        fetch = cache(lambda: self._cast(leaf, wanted))  # formats ask for a value more than once
+        later = Deferred("tensor", wanted, value.shape, fetch, size, None, value.name, value.meta)
+        return leaf._replace(value=later, stored=None)
+
+    def _cast(self, leaf: Leaf, wanted: str) -> Tensor:
+        value: Any = whole(leaf.value)
+        numbers = np.frombuffer(value.data, dtypes.to_numpy(value.dtype))
+        made = np.empty(len(numbers), dtypes.to_numpy(wanted))
+        most = 0.0
+        for start in range(0, len(numbers), _BLOCK):
+            block = numbers[start : start + _BLOCK]
+            wide = block if block.dtype == np.float64 else block.astype(np.float32)
+            made[start : start + _BLOCK] = casts.narrow(wide, wanted)
+            back = casts.widen(made[start : start + _BLOCK], "float64")
+            most = max(most, _error(wide, back, wanted, leaf.name))
+        if most:
+            told = f"{value.dtype} cast to {wanted}, max error {most:.2g}"
+            self.losses[leaf.name or ""] = Loss(leaf.name, "cast", told)
+        return Tensor(wanted, value.shape, made.view(np.uint8), value.name, value.meta)
+
+
+def _error(values: Array, back: Array, wanted: str, name: str | None) -> float:
+    """The largest of the finite numbers' errors. One that becomes infinite is refused."""
+    finite = np.isfinite(values)
+    if finite.all():
+        lost = ~np.isfinite(back)
+    else:
+        lost, back, values = finite & ~np.isfinite(back), back[finite], values[finite]
+    if lost.any():
+        raise LossError(
+            f"tensor {name!r}: {wanted} can't hold numbers as large as {np.abs(values).max()}", feature="cast"
+        )
+    return float(np.abs(back - values).max(initial=0.0))
