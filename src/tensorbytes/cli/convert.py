@@ -239,7 +239,8 @@ def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
             raise LossError(
                 f"{job.source.shown}: format {job.format!r} can't hold everything, so nothing was written\n"
                 + "\n".join(f"  {loss}  ({allowing([loss.feature])})" for loss in error.losses)
-                + f"\n{allowing(features)} accepts that; format 'tb' holds everything",
+                + f"\n{allowing(features)} accepts that"
+                + ("" if "objects" in features else "; format 'tb' holds everything"),
                 feature=error.feature,
             ) from None
     report.source = job.source.shown
