@@ -11,7 +11,7 @@ from tensorbytes import formats, frameworks
 PACKAGE = Path(formats.__file__).parents[1]
 # A module imports only from lines above its own; modules of one line may share.
 LAYERS = [
-    ["errors", "typing", "notebook"],
+    ["errors", "lazy", "typing", "notebook"],
     ["dtypes"],
     ["tensor"],
     ["deferred"],

@@ -8,8 +8,9 @@ with tensorbytes.open("model.tb") as f:
 for batch in tensorbytes.open_records("train.tfrecord").batches(1024): ...
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes._wire import ACCELERATED
@@ -129,16 +130,10 @@ _HOME = {
     "tools": ["bench", "convert", "diff", "inspect", "merge", "quantize", "split", "stats"],
     "writer": ["TornTailWarning"],
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
+_PLACES = dict.fromkeys(__all__, "records") | {name: module for module, names in _HOME.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"tensorbytes.{_MODULE.get(name, 'records')}"), name)
-    globals()[name] = found  # from now on an ordinary name
-    return found
+__getattr__ = getter(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -136,7 +136,7 @@ def value_text(tensor: TensorInfo, out: Output) -> str:
         text = json_like(value) if tensor.python == "str" else value  # others are spelled as Python does
     else:
         text = "none" if value is None else repr(value) if isinstance(value, float) else json_text(value)
-    return f"= {shortened(text, max(min(out.width // 2, 48), 12))}"
+    return f"= {shortened(text, max(min(out.width // 4, 48), 12))}"
 
 
 def kind_text(tensor: TensorInfo) -> str:

@@ -11,8 +11,9 @@ whole way back, and travels with them.
     search      the smallest encoding within a bound
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes.quantization.core import (
@@ -39,11 +40,7 @@ __all__ = [
     "saves",
 ]
 
-# Where names are that are not in core, which reading a schema has no use for: all are loaded when first asked for.
-_PLACES = {"Quantization": "parameters", "Quantize": "spec"}
+# Where each name is, loaded when it is first asked for: reading a schema has no use for the arithmetic.
+_PLACES = dict.fromkeys(__all__, "core") | {"Quantization": "parameters", "Quantize": "spec"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES.get(name, 'core')}"), name)
+__getattr__ = getter(__name__, _PLACES)

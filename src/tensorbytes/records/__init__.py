@@ -6,8 +6,9 @@ with RecordWriter("out.tfrecord") as writer:
     writer.write_batch({"x": x, "label": labels})
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes.records.events import Event, Scalars, read_events, read_scalars
@@ -57,7 +58,7 @@ _PLACES = {
     "Schema": "schema",
     "Split": "files.paths",
     "build_index": "files.index",
-    "infer_schema": "read.infer",
+    "infer_schema": "read.infer:infer",
     "open_records": "read.reader",
     "plan": "files.splits",
     "read_events": "events",
@@ -67,8 +68,4 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_PLACES[name]}")
-    return getattr(module, "infer" if name == "infer_schema" else name)
+__getattr__ = getter(__name__, _PLACES)

@@ -1,7 +1,8 @@
 """Tools over files of any format: convert, inspect, diff, split, merge, stats; bench and quantize for tensors."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes.tools.benching import bench
@@ -55,7 +56,4 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+__getattr__ = getter(__name__, _PLACES)
