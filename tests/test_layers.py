@@ -20,7 +20,8 @@ LAYERS = [
     ["threads", "storage"],
     ["codecs", "quantization"],
     ["frameworks", "formats"],  # never each other
-    ["shortcut", "opening"],
+    ["shortcut", "foreign"],
+    ["opening"],
     ["output", "loader"],
     ["reader", "writer", "records"],
     ["api"],

@@ -253,7 +253,7 @@ def load(
         with io.FileIO(target) as file:  # type: ignore[arg-type]
             size = os.fstat(file.fileno()).st_size
             if size >= loader.FROM_BYTES:
-                head = os.pread(file.fileno(), opening.SNIFF_BYTES, 0)
+                head = os.pread(file.fileno(), formats.SNIFF_BYTES, 0)
                 chosen = opening.choose(head, size, path, format)
                 if chosen.name == "tb":
                     return _result(loader.documents(file, size, limits), to, device, path)

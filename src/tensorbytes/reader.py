@@ -351,7 +351,7 @@ class StreamReader:
 
     def _refuse_other(self, head: bytes) -> None:
         """Name a file of another kind by its first bytes."""
-        head += getattr(self._file, "read1", self._file.read)(opening.SNIFF_BYTES) or b""  # what is there already
+        head += getattr(self._file, "read1", self._file.read)(formats.SNIFF_BYTES) or b""  # what is there already
         found = formats.sniff(head, sys.maxsize)
         if found is not None:
             raise CorruptError(f"not a tb stream (it looks like {found}): load(file) reads it", at=0)

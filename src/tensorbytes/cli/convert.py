@@ -314,7 +314,7 @@ def _shape(leaf: Any) -> tuple[int | None, ...]:
 
 
 def _headline(report: Any) -> str:
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     rows = "" if report.rows is None else f", {many(report.rows, 'row')}"
     checked = ", verified" if report.verified else ""

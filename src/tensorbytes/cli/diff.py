@@ -149,7 +149,7 @@ _LABELS = ("{} differ", "max abs {}", "max rel {}", "cosine {}", "{}")
 
 
 def _verdict(result: Any, close: bool | None, different: list[Any]) -> Cell:
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     if result.identical:
         number = len(result.tensors)

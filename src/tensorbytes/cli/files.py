@@ -140,7 +140,7 @@ def _raise(error: OSError) -> None:
 
 def _holds_tensors(path: str) -> bool:
     """Judged by the first bytes, or by the name where they say nothing."""
-    from tensorbytes import formats, opening
+    from tensorbytes import formats
     from tensorbytes.records.files.detection import is_record_header
     from tensorbytes.tools.sources import named_records
 
@@ -150,7 +150,7 @@ def _holds_tensors(path: str) -> bool:
         return True
     try:
         with open(path, "rb") as file:
-            head = file.read(opening.SNIFF_BYTES)
+            head = file.read(formats.SNIFF_BYTES)
     except OSError:
         return True  # the command will say why it can't be read
     known = formats.sniff(head, os.path.getsize(path)) is not None or is_record_header(head[:12])

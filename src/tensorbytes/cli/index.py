@@ -44,7 +44,7 @@ def _index(source: Source, check: bool, out: Output) -> int:
     from tensorbytes import opening
     from tensorbytes.records.files.index import INDEX_SUFFIX, build_index, current_index
     from tensorbytes.tools import recognition
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     if (
         recognition.kind_of(source.path) == recognition.NO_RECORDS

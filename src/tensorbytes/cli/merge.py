@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     from tensorbytes.tools.merging import merge
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     target = local(args.target)
     piped = target == STDOUT

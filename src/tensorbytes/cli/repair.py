@@ -145,7 +145,7 @@ def _repair_tensors(source: Source, target: Any, out: Output) -> int:
     from tensorbytes.errors import CorruptError
     from tensorbytes.tools import soundness
     from tensorbytes.tools.conversion import convert
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     with out.progress(f"checking {source.shown}") as progress:
         found = soundness.check(source.path, manifest=soundness.manifest_of(source.path), progress=progress)
@@ -181,7 +181,7 @@ def _repair_tensors(source: Source, target: Any, out: Output) -> int:
 def _repair_cut(source: Source, target: Any, found: Any, out: Output) -> bool:
     """The tensors of a file that ends too early which lie before its end; False if there are none."""
     from tensorbytes.tools import salvaging
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     kept = salvaging.rest(source.path, target, found.format)
     if kept is None:
@@ -215,7 +215,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _kept(report: Any) -> str:
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     if report.ok:
         return f"{many(report.records, 'record')}, nothing was damaged"

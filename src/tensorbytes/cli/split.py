@@ -115,7 +115,7 @@ def _check_free(target: str) -> None:
 
 def show(made: Any, shown: str, out: Output) -> None:
     """What went where."""
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     words = f"{many(made.total, made.unit)}, {size_text(made.nbytes)} on disk"
     out.line(f"{shown} -> {many(len(made.files), 'file')} ({format_text(made.format)}): {words}")

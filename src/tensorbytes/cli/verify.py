@@ -93,7 +93,7 @@ def _show_empty(source: Source, out: Output) -> int:
 
 def _verify_records(source: Source, kind: str, out: Output) -> int:
     from tensorbytes.records.files.salvage import verify
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     with out.progress(f"verifying {source.shown}") as progress:
         report = verify(source.path, progress=progress)
@@ -164,7 +164,7 @@ def _all_read(found: Any) -> str:
 
 
 def _show(found: Any, shown: str, writing: bool, out: Output) -> None:
-    from tensorbytes.tools.report import many
+    from tensorbytes.tools.plural import many
 
     rows = "" if found.rows is None else f", {many(found.rows, 'row')}"
     size = f"{size_text(found.nbytes)} of data"

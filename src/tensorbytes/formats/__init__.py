@@ -41,6 +41,9 @@ BUILTIN: dict[str, tuple[str, str]] = {
     "raw": ("tensorbytes.formats.raw", ""),
 }
 
+# How much of a file `sniff` gets to see.
+SNIFF_BYTES = 4096
+
 Options: TypeAlias = Mapping[str, Any]
 # Files that point to others: their format wants their path.
 _INDEXES = (".index", ".json", ".onnx", ".pb")

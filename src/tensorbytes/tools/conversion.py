@@ -24,7 +24,8 @@ from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools import rows, verification
 from tensorbytes.tools.casting import Casting
 from tensorbytes.tools.fitting import Fitted, fitted
-from tensorbytes.tools.report import Loss, Report, many, refuse, unread
+from tensorbytes.tools.plural import many
+from tensorbytes.tools.report import Loss, Report, refuse, unread
 from tensorbytes.tools.selection import Selection
 from tensorbytes.tools.sources import (
     BATCH_ROWS,

@@ -16,7 +16,7 @@ from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tools import rows
 from tensorbytes.tools.inspection import printable, table
 from tensorbytes.tools.numbers import Distance
-from tensorbytes.tools.report import many
+from tensorbytes.tools.plural import many
 from tensorbytes.tools.selection import Selection
 from tensorbytes.tools.sources import (
     BATCH_ROWS,

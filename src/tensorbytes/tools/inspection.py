@@ -17,7 +17,7 @@ from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.notebook import Displayed
 from tensorbytes.reader import Entry
 from tensorbytes.tools import recognition
-from tensorbytes.tools.report import many
+from tensorbytes.tools.plural import many
 from tensorbytes.tools.sources import TFRECORD, Documents, Records, open_source
 from tensorbytes.tree import Leaf, restore
 

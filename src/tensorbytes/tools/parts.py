@@ -18,8 +18,8 @@ from tensorbytes import dtypes, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
+from tensorbytes.tools.plural import many
 from tensorbytes.tools.recognition import EXAMPLES
-from tensorbytes.tools.report import many
 from tensorbytes.tree import Leaf
 
 _MOST_PARTS = 99_999

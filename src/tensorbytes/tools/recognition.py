@@ -14,7 +14,7 @@ import os
 import re
 from typing import Any
 
-from tensorbytes import formats, opening, storage
+from tensorbytes import formats, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.records.files.detection import HEADER_BYTES, SUFFIXES, detect, is_record_header, plain_start
 
@@ -119,7 +119,9 @@ def _may_be_example(payload: bytes, length: int) -> bool:
 
 def _is_wrong(head: bytes) -> bool:
     # A gzip file is what records may well be in.
-    return not head.startswith(b"\x1f\x8b") and opening.foreign(head, None) is not None
+    from tensorbytes import foreign
+
+    return not head.startswith(b"\x1f\x8b") and foreign.file_words(head, None) is not None
 
 
 def _peeked(file: Any) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorbytes.errors import LossError
 from tensorbytes.notebook import Displayed
+from tensorbytes.tools.plural import many
 from tensorbytes.tree import Leaf
 
 _SHOWN = 12
@@ -73,10 +74,6 @@ def unread(leaf: Leaf) -> Loss:
     if leaf.path and leaf.path[-1][0] in ("list", "tuple"):
         return Loss(leaf.name, "objects", f"{what}: None stands for it")
     return Loss(leaf.name, "objects", what, dropped=True)
-
-
-def many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None:

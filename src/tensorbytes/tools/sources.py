@@ -164,7 +164,7 @@ def open_source(
         raise unknown("format", format, (*formats.BUILTIN, TFRECORD))
     path, found = storage.describe(target), opening.mapped(target, format)
     if format is None and found.chosen.name == "raw" and "dtype" not in given and found.data is not None:
-        opening.refuse_wrong(bytes(found.data[: opening.SNIFF_BYTES]), path, None)  # called so, but perhaps known
+        opening.refuse_wrong(bytes(found.data[: formats.SNIFF_BYTES]), path, None)  # called so, but perhaps known
     return Documents(path, found, limits, given)
 
 

@@ -14,7 +14,7 @@ from tensorbytes.reader import naming
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value, amended
 from tensorbytes.tools import rows
 from tensorbytes.tools.fitting import under_its_name
-from tensorbytes.tools.report import many
+from tensorbytes.tools.plural import many
 from tensorbytes.tools.sources import BATCH_ROWS, Documents, Table, checked, open_source
 from tensorbytes.tools.targets import StackTarget
 from tensorbytes.tree import Document, Leaf
