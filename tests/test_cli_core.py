@@ -168,14 +168,21 @@ def test_urls(model, tmp_path, capsys):
     assert inside(capsys, "info", f"file://{model}").item["format"] == "tb"
     assert inside(capsys, "info", "nope://x").err == "tb info: nope://x: fsspec knows no nope:// URLs\n"
     pytest.importorskip("aiohttp")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    handler.log_message = lambda *args: None
+
+    class Silent(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = functools.partial(Silent, directory=tmp_path)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         assert len(inside(capsys, "info", f"{url}/model.tb").item["tensors"]) == 38
         assert inside(capsys, "info", f"{url}/no.tb").err == f"tb info: {url}/no.tb: no such file\n"
         server.shutdown()
+    gone = inside(capsys, "info", f"{url}/model.tb")
+    assert gone.code == 2
+    assert "the server can't be reached" in gone.err
 
 
 # ---- where output goes --------------------------------------------------------------
@@ -268,8 +275,8 @@ def test_what_was_typed_wrongly_is_escaped(model):
 @pytest.mark.parametrize("verb", ["cat", "stats"])
 def test_interrupted(verb, tmp_path):
     """Ctrl-C while a file is written: no traceback, and nothing of the file."""
-    with tb.open(tmp_path / "large.tb", "w") as file:  # sparse on disk, and long to write
-        file.write(np.zeros(1 << 24, np.float32))
+    # Long enough to be met at work: seconds of it, of which the test waits for the first moments.
+    tb.save(np.tile(np.arange(1 << 16, dtype=np.float32), 1 << 10), tmp_path / "large.tb", sync=False)
     before = set(os.listdir(tmp_path))
     if verb == "cat":
         ran = interrupted(

@@ -77,6 +77,11 @@ def open_url(url: str, mode: str) -> Any:
         raise MissingDependencyError(f"the URL {url!r}", "cloud") from None
     try:
         return fsspec.open(url, mode).open()
+    except FileNotFoundError as error:
+        # fsspec says so of a server that can't be reached, too.
+        if isinstance(error.__cause__, OSError):
+            raise ConnectionError(f"{url}: the server can't be reached: {error.__cause__}") from error
+        raise
     except ImportError as error:  # known to fsspec, but the package that speaks it is not installed
         raise UsageError(f"{url}: {error}") from None
     except ValueError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -129,13 +129,13 @@ def _verb(argv: list[str]) -> tuple[str, list[str]]:
     return DEFAULT, argv
 
 
-def _refuse_misspelt(word: str, verbs: object) -> None:
+def _refuse_misspelt(word: str, verbs: Iterable[str]) -> None:
     """A misspelt command would be taken for a file that does not exist: say so."""
     if not word.isalpha() or os.path.lexists(word):
         return
     import difflib
 
-    near = difflib.get_close_matches(word.lower(), list(verbs), 1)  # type: ignore[call-overload]
+    near = difflib.get_close_matches(word.lower(), list(verbs), 1)
     hint = f"did you mean `tb {near[0]}`?" if near else "tb --help lists the commands"
     _tell(f"{word}: neither a command nor a file; {hint}")
     raise SystemExit(USAGE)

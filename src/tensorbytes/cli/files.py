@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tensorbytes.cli.output import Output
@@ -55,6 +56,24 @@ def as_shown(error: Exception, source: Source) -> Exception:
         words = (arg.replace(source.path, source.shown) if isinstance(arg, str) else arg for arg in error.args)
         error.args = tuple(words)
     return error
+
+
+def for_each_named(
+    arguments: Sequence[str],
+    names: list[str] | None,
+    out: Output,
+    work: Callable[..., int],
+) -> int:
+    """Like for_each, where an argument may be FILE::NAME: work(source, names, whether there are several files)."""
+    from tensorbytes.cli.reading import addressed
+
+    worst = 0
+    groups = list(addressed(arguments, names))
+    for files, wanted in groups:
+        with sources(files) as found:
+            several = len(found) > 1 or len(groups) > 1
+            worst = max(worst, for_each(found, out, partial(work, names=wanted, several=several)))
+    return worst
 
 
 def for_each(files: Sequence[Source], out: Output, work: Callable[[Source], int]) -> int:

@@ -8,9 +8,9 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.files import Source, for_each_named
 from tensorbytes.cli.output import Cell, Column, Output
-from tensorbytes.cli.reading import addressed, names_argument, read_options, reading_arguments, whole_number
+from tensorbytes.cli.reading import names_argument, read_options, reading_arguments, whole_number
 from tensorbytes.cli.words import DIM, name_cell, shape_text
 
 EXAMPLES = """examples:
@@ -37,20 +37,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    worst = 0
-    groups = list(addressed(args.files, args.names))
-    for files, names in groups:
+    def look(source: Source, names: list[str] | None, several: bool) -> int:
+        if several and not out.json:
+            out.line(Cell(source.shown, "bold"))
         args.names = names
-        with sources(files) as found:
-            several = len(found) > 1 or len(groups) > 1
+        return _head(source, args, out)
 
-            def look(source: Source, several: bool = several) -> int:
-                if several and not out.json:
-                    out.line(Cell(source.shown, "bold"))
-                return _head(source, args, out)
-
-            worst = max(worst, for_each(found, out, look))
-    return worst
+    return for_each_named(args.files, args.names, out, look)
 
 
 def _head(source: Source, args: argparse.Namespace, out: Output) -> int:

@@ -69,10 +69,12 @@ def _holds_records(path: str) -> bool:
     found = opening.mapped(path, None)
     if found.chosen.name != "tb":
         return False
-    from tensorbytes.tools.sources import open_source
+    from tensorbytes.tools.sources import Documents, open_source
 
     try:
-        documents = open_source(path, "tb").documents()  # type: ignore[union-attr]
+        source = open_source(path, "tb")
+        assert isinstance(source, Documents)
+        documents = source.documents()
         return bool(next(documents).item) or next(documents, None) is not None
     except (CorruptError, StopIteration):
         return True  # not even its structure is whole

@@ -185,7 +185,8 @@ def _not_dense(name: str | None, value: Ragged | Sparse, address: Address) -> Pa
             raise UsageError(f"{address}: its rows are ragged themselves; take all of it")
         picked = np.asarray(row[tuple(rest)], None if held != "string" else object)
     made = numpy_adapter.to_value(picked)
-    return _dense(name, made)  # type: ignore[arg-type]
+    assert isinstance(made, Tensor | Strings)
+    return _dense(name, made)
 
 
 class _indexing:

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tensorbytes.cli.drawing import gathered, histogram, percent
-from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.files import Source, for_each_named
 from tensorbytes.cli.output import Cell, Column, Output
-from tensorbytes.cli.reading import addressed, names_argument, read_options, reading_arguments, whole_number
+from tensorbytes.cli.reading import names_argument, read_options, reading_arguments, whole_number
 from tensorbytes.cli.words import DIM, many, name_cell, shortened
 
 if TYPE_CHECKING:
@@ -42,17 +42,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    worst = 0
-    groups = list(addressed(args.files, args.names))
-    for files, names in groups:
-        with sources(files) as found:
-            several = len(found) > 1 or len(groups) > 1
+    def look(source: Source, names: list[str] | None, several: bool) -> int:
+        return _stats(source, names, args, out, several)
 
-            def look(source: Source, names: list[str] | None = names, several: bool = several) -> int:
-                return _stats(source, names, args, out, several)
-
-            worst = max(worst, for_each(found, out, look))
-    return worst
+    return for_each_named(args.files, args.names, out, look)
 
 
 def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, out: Output, several: bool) -> int:

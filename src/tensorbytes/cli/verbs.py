@@ -48,5 +48,5 @@ VERBS = {
 
 def load(name: str) -> Verb:
     """The module of a command."""
-    found: Any = importlib.import_module(f"tensorbytes.cli.{VERBS[name].module}")
-    return found  # type: ignore[no-any-return]
+    found: Verb = importlib.import_module(f"tensorbytes.cli.{VERBS[name].module}")
+    return found

@@ -70,16 +70,9 @@ def _run(run: str, base: str | None) -> str:
 
 
 def _curves(page: Page, curves: dict[tuple[str, str], _Series], base: str | None) -> int:
-    made: list[str] = []
-    room = page.room - 300_000
-    for (run, tag), series in sorted(curves.items(), key=lambda pair: (pair[0][1], pair[0][0])):
-        figure = _curve(f"{_run(run, base)}{words.name(tag)}", series)
-        room -= len(figure.encode())
-        if room < 0:
-            break
-        made.append(figure)
-    if len(made) < len(curves):
-        page.notes.append(f"{words.many(len(curves) - len(made), 'curve')} left out for want of room.")
+    ordered = sorted(curves.items(), key=lambda pair: (pair[0][1], pair[0][0]))
+    figures = (_curve(f"{_run(run, base)}{words.name(tag)}", series) for (run, tag), series in ordered)
+    made = page.fitting(figures, page.room - 300_000, len(curves), "curve")
     if made:
         page.add("scalars", "Scalars", f'<div class="tbv-curves">{"".join(made)}</div>')
     return len(made)
@@ -102,29 +95,22 @@ def _curve(title: str, series: _Series) -> str:
 
 def _others(page: Page, others: dict[tuple[str, str, str], tuple[int, Event]], base: str | None) -> int:
     maker = cells.Cells(max(page.room - 100_000, 0), largest=200_000)
-    made: list[str] = []
-    room = page.room - 40_000
-    for (run, kind, tag), (number, event) in sorted(others.items())[:_MOST_OTHERS]:
-        title = f"{_run(run, base)}{words.name(tag) if tag else escape(kind.replace('_', ' '))}"
-        line = (
-            f"{escape(kind.replace('_', ' '))} · {words.many(number, 'event')} · last at step {words.count(event.step)}"
-        )
-        try:
-            body = _content(event, maker)
-        except Exception as error:
-            body = f'<p class="tbv-error">{words.escaped(str(error), 400)}</p>'
-        card = (
-            f'<article><div class="tbv-head"><h3>{title}</h3><span class="tbv-kind">{line}</span></div>{body}</article>'
-        )
-        room -= len(card.encode())
-        if room < 0:
-            break
-        made.append(card)
-    if len(made) < len(others):
-        page.notes.append(f"{words.many(len(others) - len(made), 'other tag')} left out for want of room.")
+    cards = (_card(key, *found, base, maker) for key, found in sorted(others.items())[:_MOST_OTHERS])
+    made = page.fitting(cards, page.room - 40_000, len(others), "other tag")
     if made:
         page.add("others", "Other summaries", "".join(made))
     return len(made)
+
+
+def _card(key: tuple[str, str, str], number: int, event: Event, base: str | None, maker: cells.Cells) -> str:
+    run, kind, tag = key
+    title = f"{_run(run, base)}{words.name(tag) if tag else escape(kind.replace('_', ' '))}"
+    line = f"{escape(kind.replace('_', ' '))} · {words.many(number, 'event')} · last at step {words.count(event.step)}"
+    try:
+        body = _content(event, maker)
+    except Exception as error:
+        body = f'<p class="tbv-error">{words.escaped(str(error), 400)}</p>'
+    return f'<article><div class="tbv-head"><h3>{title}</h3><span class="tbv-kind">{line}</span></div>{body}</article>'
 
 
 def _content(event: Event, maker: cells.Cells) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tensorbytes.viewer import style, words
@@ -43,6 +44,18 @@ class Page:
         self._sections.append((anchor, heading, body))
         self._used += size
         return True
+
+    def fitting(self, pieces: Iterable[str], room: int, total: int, what: str) -> list[str]:
+        """The first pieces, as many as so many bytes hold; of the others it is noted how many they are."""
+        made: list[str] = []
+        for piece in pieces:
+            room -= len(piece.encode())
+            if room < 0:
+                break
+            made.append(piece)
+        if len(made) < total:
+            self.notes.append(f"{words.many(total - len(made), what)} left out for want of room.")
+        return made
 
     def add_metadata(self, meta: dict[str, str]) -> None:
         if not meta:

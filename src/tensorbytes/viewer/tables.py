@@ -186,16 +186,8 @@ def _count(table: Table) -> int | None:
 
 
 def _features(page: Page, features: list[Feature]) -> int:
-    lines: list[str] = []
-    room = min(page.room, 500_000)
-    for feature in features[:_MOST_FEATURES]:
-        line = _feature(feature)
-        room -= len(line.encode())
-        if room < 0:
-            break
-        lines.append(line)
-    if len(lines) < len(features):
-        page.notes.append(f"{words.many(len(features) - len(lines), 'feature')} left out for want of room.")
+    made = map(_feature, features[:_MOST_FEATURES])
+    lines = page.fitting(made, min(page.room, 500_000), len(features), "feature")
     labels = ("feature", "type", "in rows", "values", "range", "")
     head = "".join(f"<th>{label}</th>" for label in labels)
     body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

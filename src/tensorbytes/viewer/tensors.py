@@ -145,7 +145,8 @@ def _cards(
         allowance = room // (len(items) - place)
         card, shown, finding = "", values.Shown(""), found.get(item.number, _UNSEARCHED)
         # What fits one tensor mostly fits the next: from there on, and back when there is plenty of room.
-        for level in range(level, len(_DETAILS)):  # noqa: B020
+        for detail in range(level, len(_DETAILS)):
+            level = detail
             card, shown = _card(item, _DETAILS[level], finding)
             if len(card.encode()) <= allowance:
                 break

@@ -185,7 +185,8 @@ def _unread(node: Any) -> Opaque | None:
     if type(node) is arrays.Held and type(node.made) is Opaque:
         return node.made
     if isinstance(node, dict) and ODD_KEY in node:
-        return node[ODD_KEY]  # type: ignore[no-any-return]
+        odd: Opaque = node[ODD_KEY]
+        return odd
     if type(node) is Storage:
         return Opaque("torch.storage", "a bare storage: save a tensor")
     if type(node) is Name and node.kind != "dtype":
@@ -237,13 +238,13 @@ class _Reader:
         at = held.storages[0].at if held.storages else 0
         if not self._lazy and isinstance(value, Deferred):
             value = self._load(value)
-        needs_bits = isinstance(value, Tensor) and value.dtype == "bool"
+        bits = value if isinstance(value, Tensor) and value.dtype == "bool" else None
         if not self._lazy:
-            if needs_bits:
-                check_bits(value, None, at)  # type: ignore[arg-type]
+            if bits is not None:
+                check_bits(bits, None, at)
             self.leaves.append(Leaf(value, path, kind, None, at))
             return
-        check = partial(_check, held.storages, value if needs_bits else None, at)
+        check = partial(_check, held.storages, bits, at)
         self.leaves.append(Leaf(value, path, kind, check, at))
 
     def array(self, held: arrays.Held, path: Path) -> None:
