@@ -4,13 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup.py pyproject.toml
 
-.PHONY: demo test test-slow check bench fidelity transcripts docs clean help
+# How long `make fuzz` runs, in seconds: half of it for the parsers, a quarter each for the kernel and the comparison.
+SECONDS ?= 600
+# DRY=--dry leaves the figures of docs/safety.md alone.
+DRY ?=
+PAIRS := 20
+
+.PHONY: demo test test-slow check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks audit clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
 	@echo "make test       install what the tests need, run them with both kernels"
 	@echo "make test-slow  the cases that take gigabytes or minutes"
 	@echo "make check      lint and types"
+	@echo "make fuzz       SECONDS=$(SECONDS) of fuzzing: the kernel, every parser, our verdicts beside other libraries'"
+	@echo "make crashes    kill writers, fail their system calls and cut the power, at every call"
+	@echo "make sweep      every truncation and every flipped bit of the larger golden files"
+	@echo "make sanitize   the tests with the kernel built under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make leaks      a million round trips, and allocations that fail"
+	@echo "make audit      known vulnerabilities of what is installed, where the database can be reached"
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
 	@echo "make docs       build the documentation into site/"
 	@echo "make transcripts  run every command on every format: docs/transcripts.md"
@@ -27,6 +39,10 @@ $(VENV)/package: $(VENV)/pip $(SOURCES)
 
 $(VENV)/dev: $(VENV)/package pyproject.toml
 	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(VENV)/fuzz: $(VENV)/dev # where there is no atheris, the parsers are fuzzed without coverage
+	-$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
 $(VENV)/docs: $(VENV)/package pyproject.toml
@@ -62,6 +78,31 @@ fidelity: $(VENV)/dev
 
 transcripts: $(VENV)/dev
 	$(BIN)/python -m tests.transcripts docs/transcripts.md
+
+fuzz: $(VENV)/fuzz
+	$(BIN)/python -m safety.fuzz.kernel $(DRY) --seconds $$(($(SECONDS) / 4))
+	$(BIN)/python -m safety.fuzz.parsers $(DRY) --seconds $$(($(SECONDS) / 2))
+	$(BIN)/python -m safety.fuzz.differential $(DRY) --seconds $$(($(SECONDS) / 4 / $(PAIRS)))
+	$(BIN)/python -m safety.figures docs/safety.md
+
+crashes: $(VENV)/dev
+	$(BIN)/python -m safety.crashes
+	$(BIN)/python -m safety.crashes --power
+	$(BIN)/python -m safety.figures docs/safety.md
+
+sweep: $(VENV)/dev
+	$(BIN)/python tests/sweep_run.py
+	$(BIN)/python -m safety.figures docs/safety.md
+
+sanitize: $(VENV)/dev
+	$(BIN)/python -m safety.memory.sanitize
+
+leaks: $(VENV)/dev
+	$(BIN)/python -m safety.memory.leaks
+	$(BIN)/python -m safety.memory.allocations
+
+audit: $(VENV)/dev
+	$(BIN)/python -m safety.audit
 
 docs: $(VENV)/docs # the theme's note on its own next version is no part of the output
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean

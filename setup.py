@@ -1,10 +1,13 @@
 """The optional C extension; everything else is in pyproject.toml."""
 
 import os
+import sysconfig
 
 from setuptools import Extension, setup
 
 WINDOWS = os.name == "nt"
+# One build serves every CPython from 3.11 on, but for free-threaded ones, which have no limited API.
+LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")
 SOURCES = (
     "binding",
     "codec_binding",
@@ -26,10 +29,10 @@ kernel = Extension(
     depends=[f"src/tensorbytes/_wire/{name}.h" for name in HEADERS],
     extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-std=c11", "-fvisibility=hidden"],
     extra_link_args=[] if WINDOWS else ["-pthread"],
-    py_limited_api=True,
+    py_limited_api=LIMITED,
     # No compiler is not an error: reference.py takes over. A release build must not
     # ship without the kernel, so it sets this variable.
     optional=not os.environ.get("TENSORBYTES_REQUIRE_KERNEL"),
 )
 
-setup(ext_modules=[kernel], options={"bdist_wheel": {"py_limited_api": "cp311"}})
+setup(ext_modules=[kernel], options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {})

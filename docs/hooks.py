@@ -28,7 +28,9 @@ FENCE = re.compile(r"^(```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 def on_files(files: Files, config: Any) -> Files:
     """Adds what pages link to outside of docs/, and what those pages link to in turn."""
     waiting = [ROOT / file.abs_src_path for file in files.documentation_pages() if file.abs_src_path]
-    waiting += [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "spec/frame.md", "spec/notes.md")]
+    waiting += [
+        ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "spec/frame.md", "spec/notes.md")
+    ]
     for path in waiting:  # grows while it is walked
         uri = site_uri(path)
         if files.get_file_from_path(uri) is None:

@@ -9,6 +9,16 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # only says on import that 
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
+# What is the same whichever kernel is at work is run once, with the compiled one: it takes minutes.
+ONCE = ("test_bench", "test_docs", "test_layers", "test_other_languages", "test_report", "test_viewer")
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("TENSORBYTES_KERNEL") != "reference" or config.getoption("file_or_dir"):
+        return  # a file that was asked for is run
+    config.hook.pytest_deselected(items=[item for item in items if item.path.name.startswith(ONCE)])
+    items[:] = [item for item in items if not item.path.name.startswith(ONCE)]
+
 
 @pytest.fixture
 def small_files_only():

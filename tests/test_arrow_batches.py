@@ -268,3 +268,23 @@ def test_feature_lists_of_a_batch():
     schema = ({"id": "int64"}, {"steps": ("int64", [1])})
     (batch,) = open_records(stream(given), schema=schema).batches(10)
     assert pa.table(batch).equals(open_records(stream(given), schema=schema).to_arrow().read_all())
+
+
+# ---- no rows -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("open_writer", ["new_file", "new_stream"])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+@pytest.mark.parametrize("batches", [0, 1])
+def test_tensors_without_rows_are_loaded_and_sliced(open_writer, compression, batches):
+    kind = pa.fixed_shape_tensor(pa.float32(), [2, 3], permutation=[1, 0])  # pyarrow's array([], kind) refuses it
+    schema = pa.schema([("x", kind), ("y", pa.list_(pa.int8(), 2))])
+    out = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with getattr(pa.ipc, open_writer)(out, schema, options=options) as writer:
+        for _ in range(batches):
+            writer.write_batch(pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema))
+    assert {name: value.shape for name, value in tb.loads(out.getvalue()).items()} == {"x": (0, 3, 2), "y": (0, 2)}
+    with tb.open(io.BytesIO(out.getvalue())) as file:
+        assert file["x"][:1].shape == (0, 3, 2)
+        assert file["y"][:1].shape == (0, 2)

@@ -110,22 +110,9 @@ def attempt(raw):
         file.entries()[0].load()
 
 
-def test_every_truncation():
-    raw = small()
-    for size in range(len(raw)):
-        with pytest.raises(errors.TensorbytesError):
-            tb.loads(raw[:size], "arrowtensor")
+def test_bytes_behind_it():
     with pytest.raises(errors.CorruptError, match="follow"):
-        tb.loads(raw + b"\0", "arrowtensor")
-
-
-def test_every_bit():
-    for whole in (small(), written(np.zeros((2, 2)), dim_names=["a", "b"])):
-        raw = bytearray(whole)
-        for bit in range(8 * len(raw)):
-            raw[bit // 8] ^= 1 << bit % 8
-            attempt(raw)
-            raw[bit // 8] ^= 1 << bit % 8
+        tb.loads(small() + b"\0", "arrowtensor")
 
 
 def test_90_offsets_of_flatbuffers():

@@ -9,6 +9,7 @@ import pytest
 import tensorbytes as tb
 from generated_code import message, parse, parse_stream, serialize_stream
 from golden import OBJECTS, write
+from holding import holder
 from hostile_cases import CASES, Refused, Shaped
 from tensorbytes import dtypes, errors, formats
 from tensorbytes.testing import bits
@@ -235,7 +236,7 @@ def test_a_file_is_mapped_and_not_read(tmp_path):
     (tmp_path / "x.pbs").write_bytes(raw)
     with tb.open(tmp_path / "x.pbs") as file:
         assert file.keys() == ["x", "flags", "r"]
-        assert type(file["x"]._leaf.value.data.obj).__name__ == "mmap"
+        assert type(holder(file["x"]._leaf.value.data)).__name__ == "mmap"
         assert file["x"][10:12, ::50].tolist() == x[10:12, ::50].tolist()
         assert file["x"].load().tobytes() == x.tobytes()
         assert (file["flags"].shape, file["r"].shape) == ((9,), (2, None))
@@ -366,31 +367,14 @@ def test_limits():
         tb.loads(claims, "delimited", limits=tb.Limits(max_bytes=1 << 20))
 
 
-def outcome(raw, lazy):
-    try:
-        if lazy:
-            list(tb.open(io.BytesIO(raw), format="delimited"))
-            [entry.load() for entry in tb.open(io.BytesIO(raw), format="delimited").entries()]
-        else:
-            tb.loads(raw, "delimited", to="tensor")
-        return "read"
-    except errors.CorruptError as error:
-        assert 0 <= error.at <= len(raw)  # noqa: PT017
-    except errors.LimitError as error:
-        assert "(byte " in str(error)  # noqa: PT017
-    except errors.UnsupportedError:
-        pass
-    return "refused"
-
-
 @pytest.mark.parametrize("name", [name for name in OBJECTS if name != "aligned"])
-def test_every_truncation_and_every_flipped_bit(name):
+def test_every_truncation(name):
+    """Flipped bits: test_sweeps.py."""
     raw = golden(name)
-    read = [size for size in range(1, len(raw)) if outcome(raw[:size], False) == "read"]
-    assert len(read) == len(OBJECTS[name][0]) - 1  # between the objects of a stream
-    verdicts = set()
-    for bit in range(len(raw) * 8):
-        damaged = bytearray(raw)
-        damaged[bit // 8] ^= 1 << bit % 8
-        verdicts |= {outcome(bytes(damaged), False), outcome(bytes(damaged), True)}
-    assert "refused" in verdicts
+    refused = 0
+    for size in range(1, len(raw)):
+        try:
+            tb.loads(raw[:size], "delimited", to="tensor")
+        except errors.CorruptError:
+            refused += 1
+    assert len(raw) - 1 - refused == len(OBJECTS[name][0]) - 1  # between the objects of a stream

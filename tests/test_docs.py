@@ -15,7 +15,13 @@ import tensorbytes as tb
 from documentation import PAGES, ROOT, examples, prose
 from tensorbytes import formats
 
-LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted((ROOT / "spec").rglob("*.md"))]
+LINKED = [
+    *PAGES,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "spec").rglob("*.md")),
+]
 OPTIONAL = {
     "fsspec", "gguf", "grpc_tools", "jax", "msgpack", "msgpack_numpy", "onnx", "pyarrow", "safetensors", "scipy",
     "tensorflow", "tfrecord", "torch",

@@ -17,7 +17,8 @@ LAYERS = [
     ["deferred"],
     ["tree"],
     ["_wire"],
-    ["threads", "storage"],
+    ["threads", "hidden"],
+    ["storage"],
     ["codecs", "quantization"],
     ["frameworks", "formats"],  # never each other
     ["shortcut", "foreign"],

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tensorbytes as tb
+from holding import holder
 from tensorbytes import dtypes, formats
 from tensorbytes.formats import _packed
 from tensorbytes.tensor import Strings, Tensor
@@ -380,7 +381,7 @@ def test_tensors_are_views_of_the_map(tmp_path):
     with tb.open(tmp_path / "x.pb", to="tensor") as f:
         value = f["x"].load()
     view = value.data
-    whole = view.obj
+    whole = holder(view)
     assert type(whole).__name__ == "mmap"
     assert len(whole) == (tmp_path / "x.pb").stat().st_size
     made = tb.loads(tb.dumps(x, "onnx"))

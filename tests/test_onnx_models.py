@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
 import tensorbytes as tb
+from holding import holder
 from tensorbytes import dtypes, formats
 from tensorbytes.tensor import Sparse
 from tensorbytes.testing import bits
@@ -116,7 +117,7 @@ def test_tensors_of_a_model_are_views_of_the_map(tmp_path):
     onnx.save(made, tmp_path / "m.onnx")
     with tb.open(tmp_path / "m.onnx", to="tensor") as f:
         assert f.keys() == ["a", "typed", "packed"]
-        assert type(f["a"].load().data.obj).__name__ == "mmap"
+        assert type(holder(f["a"].load().data)).__name__ == "mmap"
         assert f["typed"][1:].numpy().tolist() == [2, 3]
         assert f["packed"][1:3].numpy().tolist() == bits.array("int4", (5,))[1:3].tolist()
 
@@ -244,7 +245,7 @@ def test_external_data_as_onnx_writes_it(tmp_path):
             name: value.tobytes() for name, value in x.items()
         }
     with tb.open(tmp_path / "m.onnx", to="tensor") as f:
-        assert type(f["float32"].load().data.obj).__name__ == "mmap"
+        assert type(holder(f["float32"].load().data)).__name__ == "mmap"
         assert f["int4"][3:5].numpy().tolist() == x["int4"][3:5].tolist()
 
 

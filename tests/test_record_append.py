@@ -59,6 +59,15 @@ def test_a_tail_of_zeros_is_cut(path, tail):
     assert path.read_bytes() == whole * 2
 
 
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy"])
+def test_a_file_of_zeros_alone_may_get_any_compression(path, compression):
+    """What a power cut can leave of a new file: its size, and none of its blocks."""
+    path.write_bytes(bytes(5000))
+    with pytest.warns(TornTailWarning), RecordWriter(path, mode="a", compression=compression) as writer:
+        writer.write({"x": 1})
+    assert [int(row["x"]) for row in open_records(path)] == [1]
+
+
 def test_a_last_record_with_a_wrong_checksum_is_cut(path):
     written(path, [{"x": 1}, {"x": 2}])
     data = bytearray(path.read_bytes())

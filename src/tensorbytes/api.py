@@ -13,10 +13,10 @@ from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._storing import Storing
-from tensorbytes.reader import Reader, StreamReader, naming
+from tensorbytes.reader import Entry, Reader, StreamReader, naming
 from tensorbytes.tensor import Value, amended, identical, with_meta
 from tensorbytes.tree import Document, Leaf, flatten, unflatten
-from tensorbytes.typing import Buffer, bytes_view
+from tensorbytes.typing import Buffer, bytes_view, pinned
 from tensorbytes.writer import Writer
 
 
@@ -185,10 +185,12 @@ def loads(
 
 def _check_buffer(buffer: Any) -> memoryview:
     try:
-        return bytes_view(buffer)
+        return pinned(bytes_view(buffer))
     except TypeError:
         hint = "; to read a file: load(path)" if isinstance(buffer, str) else ""
         raise UsageError(f"expected bytes or another buffer, got {type(buffer).__qualname__}{hint}") from None
+    except (BufferError, ValueError) as error:  # closed, released, or not willing
+        raise UsageError(f"a {type(buffer).__qualname__} that can't be read: {error}") from None
 
 
 def _check_source(target: Any) -> None:
@@ -236,7 +238,8 @@ def load(
         with open(target, "r", format, to=to, device=device, limits=limits, **options) as file:
             if isinstance(file, StreamReader):
                 raise UsageError("names= needs a file that can be read at random, not a stream")
-            return {name: file[name].load() for name in ([names] if isinstance(names, str) else names)}
+            load = Entry.load if mmap else Entry._load_owned
+            return {name: load(file[name]) for name in ([names] if isinstance(names, str) else names)}
     _check_source(target)
     _check_limits(limits)
     path = storage.describe(target)

@@ -13,10 +13,10 @@ import contextlib
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tensorbytes import storage
+from tensorbytes import hidden, storage
 from tensorbytes.errors import TensorbytesError, UsageError
 from tensorbytes.typing import Buffer
 
@@ -42,6 +42,8 @@ class Output:
         self._loose = False  # whether there may be bytes that are not whole
         self._synced = False  # whether the disk has all of them
         self._durable = durable
+        self._owner = os.getpid()
+        self.published = False  # whether it took its place
         self._temporary: str | None = None
         self._dropped: weakref.finalize[[str, int], Output] | None = None  # removes the temporary file
         self._path: str | None = None
@@ -61,27 +63,29 @@ class Output:
 
     def _open(self, path: str, resume: Resume | None, given: str) -> Any:
         if resume is not None and os.path.exists(path):
-            file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
+            file = _opened(path)
             try:
-                _lock(file, path)
                 self.size = resume(file, path)
                 file.seek(self.size)
             except BaseException:
                 file.close()
                 raise
-        elif os.path.exists(path) and not os.path.isfile(path):
-            file = open(path, "wb", buffering=0)  # noqa: SIM115 - a device or a named pipe
-        else:
-            self._temporary = f"{path}.{os.urandom(4).hex()}.tmp"
+            return file
+        if os.path.exists(path) and not os.path.isfile(path):
+            return open(path, "wb", buffering=0)  # a device or a named pipe
+        _check_unused(path)
+        for name in hidden.names(path):
             # Before there is a file: Ctrl-C may come when it is there and nobody holds it yet.
-            self._dropped = weakref.finalize(self, _discard, self._temporary, os.getpid())
+            self._temporary = name
+            self._dropped = weakref.finalize(self, _discard, name, os.getpid())
             try:
-                file = storage.open_hidden(self._temporary, given)
-                _lock(file, path)
+                return storage.open_hidden(name, given)
+            except FileExistsError:
+                self._dropped.detach()
             except BaseException:
                 self._dropped()
                 raise
-        return file
+        raise AssertionError("there is always another name")
 
     @property
     def closed(self) -> bool:
@@ -92,6 +96,16 @@ class Output:
         """Whether readers don't see any of it yet."""
         return self._temporary is not None
 
+    @property
+    def replaces(self) -> bool:
+        """Whether there is an old file, whose place it will take."""
+        return self._temporary is not None and self._path is not None and os.path.exists(self._path)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it belongs to the process that this one was forked off: that one writes, this one must not."""
+        return os.getpid() != self._owner
+
     def write(self, pieces: Iterable[Buffer], size: int, whole: bool = True) -> None:
         """Write `size` bytes. After a failure all that is not whole is taken back, and the file closed.
 
@@ -99,11 +113,8 @@ class Output:
         """
         self.check_open()
         self._loose, self._synced = True, False
-        try:
+        with self._whole_or_closed():
             storage.write_pieces(self._file, pieces)
-        except BaseException:
-            self.abort()
-            raise
         self._written += size
         if whole:
             self.size, self._loose = self._written, False
@@ -111,28 +122,52 @@ class Output:
     def check_open(self) -> None:
         if self._file is None:
             raise TensorbytesError("the writer is closed")
+        if self.foreign:
+            raise TensorbytesError("the writer belongs to the process that opened it: this one was forked off later")
 
     def settle(self, sync: bool) -> None:
         """Hand all that was written to the system, or to the disk, without making it visible."""
         self.check_open()
-        if sync and self._path is not None:
-            if not self._synced:
-                os.fsync(self._file.fileno())
-                self._synced = True
-        elif hasattr(self._file, "flush"):
-            self._file.flush()
+        with self._whole_or_closed():
+            if sync and self._path is not None:
+                self._sync()
+            elif hasattr(self._file, "flush"):
+                self._file.flush()
+
+    def _sync(self) -> None:
+        if not self._synced:
+            os.fsync(self._file.fileno())
+            self._synced = True
 
     def publish(self, sync: bool) -> None:
         """Make the file visible; with `sync` that lasts through a power cut too."""
         if self._path is None:
             return
-        if self._temporary is not None:
-            if os.path.exists(self._path):
-                storage.keep_mode(self._path, self._file.fileno())
-            os.replace(self._temporary, self._path)
-            self._settled()
-        if sync:
-            storage.sync_folder(self._path)
+        self.check_open()
+        with self._whole_or_closed():
+            if self._temporary is not None:
+                self._replace(self._temporary, self._path)
+            if sync:
+                storage.sync_folder(self._path)
+
+    def _replace(self, temporary: str, path: str) -> None:
+        _check_unused(path)
+        if os.path.exists(path):
+            hidden.take_over(path, self._file.fileno())
+            if self._durable:
+                self._sync()  # or a power cut might leave neither the old file nor the new one
+        os.replace(temporary, path)
+        self.published = True
+        self._settled()
+
+    @contextlib.contextmanager
+    def _whole_or_closed(self) -> Iterator[None]:
+        """The system tells of lost data once: nothing can be written after that as if nothing had happened."""
+        try:
+            yield
+        except BaseException:
+            self.abort()
+            raise
 
     def flush(self) -> None:
         self.settle(sync=False)
@@ -151,26 +186,27 @@ class Output:
         """sync(), where there is a disk to wait for, and close."""
         if self._file is None:
             return
-        try:
-            if self.lasting:
-                self.sync()
-            else:
-                self.flush()
-        except BaseException:
+        if self.foreign:
             self.abort()
-            raise
+        elif self.lasting:
+            self.sync()
+        else:
+            self.flush()
         self._release()
 
     def abort(self) -> None:
-        """Close without publishing; a file that was not visible yet is removed."""
-        if self._temporary is not None:
+        """Close without publishing; a file that was not visible yet is removed. A forked process only lets go of it."""
+        if self.foreign:
+            self._settled()
+        elif self._temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
             self._settled()
         elif self._loose and self._path is not None and self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.truncate(self.size)
-        self._release()
+        with contextlib.suppress(OSError):
+            self._release()
 
     def _settled(self) -> None:
         """There is no temporary file any more."""
@@ -181,6 +217,8 @@ class Output:
     def _release(self) -> None:
         file, self._file = self._file, None
         if file is not None and self._owned:
+            if self._path is not None and not self.foreign:
+                hidden.unlock(file)
             file.close()
 
 
@@ -191,16 +229,29 @@ def _discard(temporary: str, owner: int) -> None:
             os.unlink(temporary)
 
 
-def _lock(file: Any, path: str) -> None:
-    """One writer at a time, where the system can tell."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # not a POSIX system
-        return
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise TensorbytesError(f"{path} is being written by another process or writer") from None
+def _opened(path: str) -> Any:
+    """A file that exists, to be written by nobody else."""
+    while True:
+        file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
+        try:
+            if not hidden.lock(file):
+                raise _in_use(path)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it was replaced before we had it
+
+
+def _check_unused(path: str) -> None:
+    """A file that is being written must not be replaced: what its writer acknowledges would be lost."""
+    if hidden.in_use(path):
+        raise _in_use(path)
+
+
+def _in_use(path: str) -> TensorbytesError:
+    return TensorbytesError(f"{path} is being written by another process or writer")
 
 
 def cut_tail(file: Any, path: str, good: int, what: str, stacklevel: int) -> None:

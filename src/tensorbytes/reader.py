@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import operator
 import struct
@@ -91,10 +92,17 @@ class Entry(Displayed):
 
     def load(self) -> Any:
         """The whole value, verified."""
+        return self._load(lambda leaf: leaf)
+
+    def _load(self, prepare: Callable[[Leaf], Leaf]) -> Any:
         with naming(self._path):
             if self._leaf.check is not None:
                 self._leaf.check()
-            return restore(self._leaf, self._convert)
+            return restore(prepare(self._leaf), self._convert)
+
+    def _load_owned(self) -> Any:
+        """The same in memory of its own: whatever happens to the file later does not touch it."""
+        return self._load(lambda leaf: leaf._replace(value=_owned(leaf.whole)))
 
     def __getitem__(self, index: Any) -> Any:
         value = self._leaf.value
@@ -124,6 +132,23 @@ class Entry(Displayed):
         if size is None:
             raise TypeError("a scalar has no length")
         return size
+
+
+def _owned(value: Value) -> Value:
+    """The same value; what it has of a mapped file is copied."""
+    own: dict[str, Any] = {}
+    if isinstance(value, Tensor | Strings):
+        own["data"] = storage.owned(value.data)
+    else:
+        own["values"] = _owned(value.values)
+    if isinstance(value, Strings):
+        own["offsets"] = storage.owned(value.offsets)
+    if isinstance(value, Ragged):
+        own["splits"] = tuple(map(storage.owned, value.splits))
+        own["shapes"] = None if value.shapes is None else storage.owned(value.shapes)
+    if isinstance(value, Sparse):
+        own["parts"] = tuple(map(storage.owned, value.parts))
+    return dataclasses.replace(value, **own)
 
 
 _NAMELESS = (LimitError, LossError, UnsupportedError, UsageError)
@@ -179,19 +204,24 @@ class Reader(Displayed):
         with naming(self.path):
             yield from self._decoder(lazy)
 
+    # What is found out once is kept when it is whole: other threads, and close(), may come in between.
+
     def _lazy(self) -> list[Document]:
-        if self._documents is None:
-            self._documents = list(self._decode(lazy=True))
-        return self._documents
+        documents = self._documents
+        if documents is None:
+            documents = self._documents = list(self._decode(lazy=True))
+        return documents
 
     def _names(self) -> dict[str, list[Leaf]]:
-        if self._by_name is None:
-            self._by_name = {}
+        names = self._by_name
+        if names is None:
+            names = {}
             for document in self._lazy():
                 for leaf in document.leaves:
                     if leaf.name is not None:
-                        self._by_name.setdefault(leaf.name, []).append(leaf)
-        return self._by_name
+                        names.setdefault(leaf.name, []).append(leaf)
+            self._by_name = names
+        return names
 
     @property
     def meta(self) -> Mapping[str, str]:
@@ -254,8 +284,8 @@ class Reader(Displayed):
     def __iter__(self) -> Iterator[Any]:
         """The objects of the file one after another, each verified."""
         # list() asks for the length first: what was decoded for that is not decoded again.
-        documents = iter(self._documents) if self._documents is not None else self._decode(lazy=False)
-        for document in documents:
+        known = self._documents
+        for document in self._decode(lazy=False) if known is None else known:
             yield self._restore(document)
 
     def verify(self) -> int:
@@ -276,8 +306,9 @@ class Reader(Displayed):
 
         None if finding out might take long, or fails.
         """
-        if self._documents is not None:
-            return self._documents, True
+        known = self._documents
+        if known is not None:
+            return known, True
         if self._decoder is None or self.format not in _WITH_DIRECTORY:
             return None
         try:

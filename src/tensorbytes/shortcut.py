@@ -18,7 +18,7 @@ from tensorbytes._wire import frame, plain_record
 from tensorbytes.formats import _extension, _record
 from tensorbytes.formats.frame import HEADER_BYTES
 from tensorbytes.tensor import Array
-from tensorbytes.typing import Buffer
+from tensorbytes.typing import Buffer, bytes_view, pinned
 
 _BY_CODE: dict[int, np.dtype[Any]] = {
     row.code: np.dtype(row.name)
@@ -70,7 +70,8 @@ def load(buffer: Buffer) -> Array | None:
         plain = plain_record(buffer)
         if plain is not None:
             code, shape, at, size, item = plain
-            array: Array = np.ndarray(shape, _BY_CODE[code], buffer, at)
+            held = buffer if type(buffer) is bytes else pinned(bytes_view(buffer))
+            array: Array = np.ndarray(shape, _BY_CODE[code], held, at)
             if array.nbytes == size and not item:
                 return array
     except (TypeError, ValueError, KeyError, BufferError):

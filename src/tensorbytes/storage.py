@@ -17,9 +17,10 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from tensorbytes import hidden
 from tensorbytes._wire import prefault
 from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
-from tensorbytes.typing import Buffer, bytes_view
+from tensorbytes.typing import Buffer, bytes_view, pinned
 
 Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 # Pieces below this size are joined before they are written.
@@ -119,6 +120,8 @@ def write_all(file: Any, piece: Buffer) -> None:
     view = bytes_view(piece)
     while view:
         written = file.write(view)
+        if written is None and isinstance(file, io.RawIOBase):  # a pipe that does not wait, and is full
+            raise BlockingIOError(errno.EAGAIN, "it takes no more now, and does not wait", describe(file))
         if written is None or written >= len(view):
             return
         view = view[written:]
@@ -212,25 +215,35 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
         with open(path, "wb", buffering=0) as special:
             yield special
         return
-    temporary = f"{path}.{os.urandom(4).hex()}.tmp"
-    file = None
+    temporary, file, held = "", None, -1
     try:
-        file = open_hidden(temporary, given)  # Ctrl-C may come when the file is there and nobody holds it yet
+        for temporary in hidden.names(path):
+            try:
+                file = open_hidden(temporary, given)  # Ctrl-C may come when it is there and nobody holds it yet
+                break
+            except FileExistsError:
+                continue
+        assert file is not None
         yield file
         if os.path.exists(path):
-            keep_mode(path, file.fileno())
+            hidden.take_over(path, file.fileno())
         if sync:
             os.fsync(file.fileno())
+        held = hidden.held(file)
         file.close()
         os.replace(temporary, path)
     except BaseException as error:
         if file is not None:
-            file.close()
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):
+                file.close()
+        if held >= 0:
+            os.close(held)
+        hidden.remove_dead(temporary)
         if isinstance(error, OSError) and (error.filename == temporary or _is_full(error)):
             raise OSError(error.errno, error.strerror, given) from None  # of the same class
         raise
+    if held >= 0:
+        os.close(held)
     if sync:
         sync_folder(path)
 
@@ -238,7 +251,10 @@ def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
 def open_hidden(temporary: str, target: str) -> io.FileIO:
     """A new file that will be called otherwise; an error names what the caller named."""
     try:
-        return open(temporary, "xb", buffering=0)
+        made: io.FileIO = hidden.create(temporary, private=os.path.exists(target))
+        return made
+    except FileExistsError:
+        raise
     except OSError as error:
         check_folder(target)
         raise OSError(error.errno, error.strerror, target) from None  # of the same class
@@ -255,13 +271,6 @@ def check_folder(target: str) -> None:
 def _is_full(error: OSError) -> bool:
     """Whether a write found no room: the system does not say in which file."""
     return error.filename is None and error.errno in _FULL
-
-
-def keep_mode(path: str, fd: int) -> None:
-    old = os.stat(path)
-    with contextlib.suppress(OSError):  # another owner's file: the mode matters more than the owner
-        os.fchown(fd, old.st_uid, old.st_gid)
-    os.fchmod(fd, old.st_mode & 0o7777)
 
 
 def sync_folder(path: str) -> None:
@@ -285,7 +294,7 @@ def read(target: Any) -> memoryview:
         data = target.read()
         if isinstance(data, str):
             raise UsageError(f"{describe(target)} was opened as text: open it in binary mode")
-        return memoryview(data)
+        return pinned(memoryview(data))
     if is_url(target):
         with open_url(str(target), "rb") as file:
             return memoryview(file.read())
@@ -385,3 +394,13 @@ def map_open(file: Any, private: bool = False) -> memoryview:
         with contextlib.suppress(OSError):  # more than the system would promise memory for
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def owned(buffer: Any) -> Any:
+    """An array or a view, copied unless its memory is surely no file's."""
+    holder = buffer
+    while isinstance(holder, memoryview) or (isinstance(holder, np.ndarray) and holder.base is not None):
+        holder = holder.obj if isinstance(holder, memoryview) else holder.base
+    if isinstance(holder, np.ndarray | bytes | bytearray):
+        return buffer
+    return buffer.copy() if isinstance(buffer, np.ndarray) else bytes_view(np.array(buffer))

@@ -25,7 +25,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.errors import TensorbytesError, UnsupportedError
 from tensorbytes.notebook import Displayed
-from tensorbytes.typing import Buffer, bytes_view, same_bytes
+from tensorbytes.typing import Buffer, bytes_view, pinned, same_bytes
 
 Array: TypeAlias = np.ndarray[Any, Any]
 ENCODINGS = ("bytes", "utf-8")
@@ -64,7 +64,7 @@ class Tensor(Displayed):
     def __post_init__(self) -> None:
         row = dtypes.get(self.dtype)
         _check_shape(self.shape)
-        view = bytes_view(self.data)
+        view = pinned(bytes_view(self.data))
         want = dtypes.nbytes(row, self.shape)
         if len(view) != want:
             raise InvalidValueError(f"{self.dtype}{list(self.shape)} takes {want} bytes, got {len(view)}")

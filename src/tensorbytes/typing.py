@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
+
 # Anything with the buffer protocol: bytes, bytearray, memoryview, mmap, ndarray, array.array.
 # collections.abc.Buffer names this only from Python 3.12 on.
 Buffer: TypeAlias = Any
@@ -18,6 +20,17 @@ def bytes_view(buffer: Buffer) -> memoryview:
         return view
     # cast() refuses shapes with a zero in them.
     return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def pinned(view: memoryview) -> memoryview:
+    """The same bytes, held by whatever is made of them.
+
+    np.ndarray(..., view) keeps the owner of the memory but not the view. An owner that can resize or close
+    its memory (bytearray, mmap) would then do so under the array.
+    """
+    if isinstance(view.obj, bytes | np.ndarray) or not view.nbytes:
+        return view
+    return np.frombuffer(view, np.uint8).data
 
 
 def same_bytes(a: Buffer, b: Buffer) -> bool:

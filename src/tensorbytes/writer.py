@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,12 +30,14 @@ class Writer:
     A file that exists is replaced only when the new one is first made visible, by
     flush(), sync() or close(): if the block raises before that, the old file stays as it
     was. What flush() returned for survives the death of the process, sync() a power cut.
+    Threads may share a writer: each call is done whole.
     """
 
     def __init__(
         self, to_document: Callable[..., Document], target: Any, append: bool, storing: Storing = AS_IS
     ) -> None:
         self._to_document, self._storing = to_document, storing
+        self._lock = threading.RLock()
         self._pieces: list[Any] = []
         self._pending = self._item = 0
         self._output = Output(target, self._resume if append else None)
@@ -48,21 +51,23 @@ class Writer:
 
     def write(self, obj: Any, name: str | None = None, meta: Mapping[str, str] | None = None) -> None:
         """Add one object to the stream."""
-        self._output.check_open()
-        plain = name is None and meta is None and not self._storing.changes
-        if type(obj) is np.ndarray and obj.nbytes < _BUFFER_BYTES and plain:
-            data = shortcut.dump_item(obj, self._item + 1, self._at)
-            if data is not None:
-                self._add([data], len(data))
-                return
-        document = self._to_document(obj, name=name, meta=meta)
-        numbered = Document(document.leaves, document.meta, self._item + 1)
-        pieces = [
-            piece
-            for payload in frame.records(numbered, self._at, self._storing)
-            for piece in frame.framed(payload, frame.checksum(payload))
-        ]
-        self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))
+        self._output.check_open()  # a forked process must not wait for a lock that nobody there holds
+        with self._lock:
+            self._output.check_open()
+            plain = name is None and meta is None and not self._storing.changes
+            if type(obj) is np.ndarray and obj.nbytes < _BUFFER_BYTES and plain:
+                data = shortcut.dump_item(obj, self._item + 1, self._at)
+                if data is not None:
+                    self._add([data], len(data))
+                    return
+            document = self._to_document(obj, name=name, meta=meta)
+            numbered = Document(document.leaves, document.meta, self._item + 1)
+            pieces = [
+                piece
+                for payload in frame.records(numbered, self._at, self._storing)
+                for piece in frame.framed(payload, frame.checksum(payload))
+            ]
+            self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))
 
     def _add(self, pieces: list[Any], size: int) -> None:
         if self._pending + size > _BUFFER_BYTES:
@@ -84,23 +89,35 @@ class Writer:
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system, and make the file visible."""
-        self._drain()
-        self._output.flush()
+        self._output.check_open()
+        with self._lock:
+            self._drain()
+            self._output.flush()
 
     def sync(self) -> None:
         """flush(), and wait until the disk has it all."""
-        self._drain()
-        self._output.sync()
+        self._output.check_open()
+        with self._lock:
+            self._drain()
+            self._output.sync()
 
     def close(self) -> None:
-        """sync(), where there is a disk, and close."""
-        self._drain()
-        self._output.close()
+        """sync(), where there is a disk, and close. A forked process only lets go of the file."""
+        if self._output.foreign:
+            self._output.close()
+            return
+        with self._lock:
+            self._drain()
+            self._output.close()
 
     def abort(self) -> None:
         """Close without publishing; a file that was not visible yet is removed."""
-        self._pieces, self._pending = [], 0
-        self._output.abort()
+        if self._output.foreign:
+            self._output.abort()
+            return
+        with self._lock:
+            self._pieces, self._pending = [], 0
+            self._output.abort()
 
     def __enter__(self) -> Writer:
         return self

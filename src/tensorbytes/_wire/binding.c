@@ -445,11 +445,19 @@ static PyObject *py_strings_unpack(PyObject *module, PyObject *const *args, Py_s
         found = wire_strings_count(view.buf, start, end, (uint8_t)tag, &total, &stop);
         offsets = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)((found + 1) * sizeof(int64_t)));
         data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-        if (offsets && data) {
-            wire_strings_fill(view.buf, start, found, (int64_t *)(void *)PyByteArray_AsString(offsets),
-                              (uint8_t *)PyBytes_AsString(data));
-            result = Py_BuildValue("OOn", offsets, data, (Py_ssize_t)stop);
+        if (offsets && data
+            && !wire_strings_fill(view.buf, start, end, (uint8_t)tag, found, total,
+                                  (int64_t *)(void *)PyByteArray_AsString(offsets), (uint8_t *)PyBytes_AsString(data))) {
+            /* They changed meanwhile: no run at all, so that the general parser reads on. */
+            const int64_t none = 0;
+            Py_DECREF(offsets);
+            Py_DECREF(data);
+            offsets = PyByteArray_FromStringAndSize((const char *)&none, sizeof none);
+            data = PyBytes_FromStringAndSize(NULL, 0);
+            stop = start;
         }
+        if (offsets && data)
+            result = Py_BuildValue("OOn", offsets, data, (Py_ssize_t)stop);
         Py_XDECREF(offsets);
         Py_XDECREF(data);
     }
@@ -522,7 +530,15 @@ static int add_others(PyObject *module)
     return PyModule_AddFunctions(module, example_methods) < 0 ? -1 : PyModule_AddFunctions(module, codec_methods);
 }
 
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_others}, {0, NULL}};
+/* Nothing here is kept between calls but tables that are filled once, on import; buffers are pinned for as long as
+ * they are used. So no lock is needed, whether there is a GIL or not. */
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_others},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_kernel", "The compiled kernel; see reference.py.", 0, methods, slots, NULL, NULL, NULL,

@@ -3,7 +3,10 @@
 #define TENSORBYTES_BINDING_H
 
 #define PY_SSIZE_T_CLEAN
+#include <pyconfig.h>
+#ifndef Py_GIL_DISABLED /* free-threaded CPython has no limited API */
 #define Py_LIMITED_API 0x030b0000
+#endif
 #include <Python.h>
 
 #define FAST(name) (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL

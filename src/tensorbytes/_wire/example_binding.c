@@ -227,14 +227,15 @@ static PyObject *py_example_fill_all(PyObject *module, PyObject *const *args, Py
     if (!good)
         PyErr_NoMemory();
     while (good && taken < total) {
-        PyObject *request = PyList_GetItem(args[1], taken), *parts[4];
-        good = PyTuple_Check(request) && PyTuple_Size(request) == 4;
+        PyObject *request = PySequence_GetItem(args[1], taken), *parts[4]; /* a list may shrink meanwhile */
+        good = request != NULL;
+        if (good && !(good = PyTuple_Check(request) && PyTuple_Size(request) == 4))
+            PyErr_SetString(PyExc_TypeError, "expected tuples of (spans, kind, width, out)");
         for (int i = 0; good && i < 4; i++)
             parts[i] = PyTuple_GetItem(request, i);
         if (good)
             good = take_filling(fillings + taken++, parts, size);
-        else
-            PyErr_SetString(PyExc_TypeError, "expected tuples of (spans, kind, width, out)");
+        Py_XDECREF(request);
     }
     if (good) {
         Py_BEGIN_ALLOW_THREADS

@@ -174,11 +174,16 @@ static size_t segment_size(size_t n)
     return (n + STREAMS - 1) / STREAMS;
 }
 
-/* Writes one stream, and up to 8 bytes behind it; returns its size. Codes come with their length in the
- * upper half. */
-static ALWAYS_INLINE size_t encode_stream(uint8_t *dst, const uint8_t *src, size_t n, const uint32_t codes[SYMBOLS])
+/* What encode_stream returns where the room was too small: the bytes were others when they were counted. */
+#define CHANGED SIZE_MAX
+
+/* Writes one stream, and up to 8 bytes behind it, within `room`; returns its size. Codes come with their
+ * length in the upper half. */
+static ALWAYS_INLINE size_t encode_stream(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
+                                          const uint32_t codes[SYMBOLS])
 {
     uint8_t *out = dst;
+    const uint8_t *limit = dst + (room < 8 ? 0 : room - 8); /* the last place that takes 8 bytes */
     uint64_t bits = 0;
     unsigned held = 0;
     size_t i = 0;
@@ -188,12 +193,16 @@ static ALWAYS_INLINE size_t encode_stream(uint8_t *dst, const uint8_t *src, size
         bits |= (uint64_t)(code & 0xffff) << held;         \
         held += code >> 16;                                \
     } while (0)
+    if (room < 8)
+        return CHANGED;
     for (; i + 5 <= n; i += 5) { /* 5 codes and the 7 bits held before fit 64 */
         PUT(src[i]);
         PUT(src[i + 1]);
         PUT(src[i + 2]);
         PUT(src[i + 3]);
         PUT(src[i + 4]);
+        if (out > limit)
+            return CHANGED;
         store64(out, bits);
         out += held >> 3;
         bits >>= held & ~7u;
@@ -202,19 +211,23 @@ static ALWAYS_INLINE size_t encode_stream(uint8_t *dst, const uint8_t *src, size
     for (; i < n; i++)
         PUT(src[i]);
 #undef PUT
+    if (out > limit)
+        return CHANGED;
     store64(out, bits);
     return (size_t)(out - dst) + (held + 7) / 8;
 }
 
 /* Twice: where shifts by a variable are cheap, both directions take a fifth less time. */
-static size_t encode_plain(uint8_t *dst, const uint8_t *src, size_t n, const uint32_t codes[SYMBOLS])
+static size_t encode_plain(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
+                           const uint32_t codes[SYMBOLS])
 {
-    return encode_stream(dst, src, n, codes);
+    return encode_stream(dst, room, src, n, codes);
 }
 
-static WITH_BMI2 size_t encode_bmi2(uint8_t *dst, const uint8_t *src, size_t n, const uint32_t codes[SYMBOLS])
+static WITH_BMI2 size_t encode_bmi2(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
+                                    const uint32_t codes[SYMBOLS])
 {
-    return encode_stream(dst, src, n, codes);
+    return encode_stream(dst, room, src, n, codes);
 }
 
 size_t huffman_encode(uint8_t *dst, const uint8_t *src, size_t n)
@@ -253,12 +266,15 @@ size_t huffman_encode(uint8_t *dst, const uint8_t *src, size_t n)
     for (size_t k = 0; k < STREAMS; k++) {
         size_t start = k * segment < n ? k * segment : n;
         size_t end = n - start < segment ? n : start + segment;
-        size_t size = (HAS_BMI2() ? encode_bmi2 : encode_plain)(dst + at, src + start, end - start, codes);
+        size_t room = n + HUFFMAN_SLACK - at;
+        size_t size = (HAS_BMI2() ? encode_bmi2 : encode_plain)(dst + at, room, src + start, end - start, codes);
+        if (size > room)
+            return 0;
         if (k + 1 < STREAMS)
             store32(dst + 2 + 4 * k, (uint32_t)size);
         at += size;
     }
-    return at;
+    return at < n ? at : 0;
 }
 
 /* ---- decoding ------------------------------------------------------------- */
@@ -403,16 +419,20 @@ int huffman_decode(uint8_t *dst, size_t n, const uint8_t *src, size_t size)
     uint8_t lengths[SYMBOLS] = {0};
     struct stream streams[STREAMS];
     size_t at, segment = segment_size(n);
-    if (n < 2 || size < FIXED_BYTES || src[0] > src[1])
+    if (n < 2 || size < FIXED_BYTES)
         return 0;
-    at = FIXED_BYTES + (size_t)(src[1] - src[0] + 2) / 2;
+    /* Read once: in a mapped file they may be others the next time. */
+    const int first = ((const volatile uint8_t *)src)[0], last = ((const volatile uint8_t *)src)[1];
+    if (first > last)
+        return 0;
+    at = FIXED_BYTES + (size_t)(last - first + 2) / 2;
     if (at > size)
         return 0;
-    for (int s = src[0]; s <= src[1]; s++)
-        lengths[s] = src[FIXED_BYTES + (s - src[0]) / 2] >> ((s - src[0]) & 1) * 4 & 0xf;
-    if ((src[1] - src[0]) % 2 == 0 && src[at - 1] >> 4)
+    for (int s = first; s <= last; s++)
+        lengths[s] = src[FIXED_BYTES + (s - first) / 2] >> ((s - first) & 1) * 4 & 0xf;
+    if ((last - first) % 2 == 0 && src[at - 1] >> 4)
         return 0; /* half a byte that stands for nothing */
-    for (int s = src[0]; s <= src[1]; s++)
+    for (int s = first; s <= last; s++)
         if (lengths[s] > HUFFMAN_BITS)
             return 0;
     if (!assign_codes(codes, lengths))

@@ -19,7 +19,7 @@ _GLANCE_FROM, _GLANCE_BYTES = 65536, 256
 
 
 def huffman_encode(plane: Buffer, out: Buffer) -> int:
-    src, dst = np.frombuffer(bytes_view(plane), np.uint8), bytes_view(out)
+    src, dst = np.frombuffer(bytes(bytes_view(plane)), np.uint8), bytes_view(out)  # a copy: it may change meanwhile
     if len(dst) < len(src) + SLACK:
         raise ValueError("huffman_encode: the sizes of the buffers don't fit")
     n = len(src)

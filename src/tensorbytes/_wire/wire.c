@@ -36,7 +36,7 @@ void wire_put_u32(uint8_t *out, uint32_t value)
 static uint32_t byte_table[8][256];
 static uint32_t long_shift[4][256];
 static uint32_t short_shift[4][256];
-static int has_instruction;
+static int has_instruction, ready;
 
 static uint32_t apply_shift(uint32_t table[4][256], uint32_t crc)
 {
@@ -66,6 +66,8 @@ static void fill_shift(uint32_t table[4][256], size_t length)
 
 void wire_init(void)
 {
+    if (ready) /* a second interpreter loads the kernel while threads of the first are at work */
+        return;
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;
         for (int bit = 0; bit < 8; bit++)
@@ -84,6 +86,7 @@ void wire_init(void)
 #elif WIRE_ARM
     has_instruction = 1;
 #endif
+    ready = 1;
 }
 
 int wire_has_instruction(void)
@@ -479,20 +482,20 @@ size_t wire_strings_count(const uint8_t *buf, size_t start, size_t end, uint8_t 
     }
 }
 
-void wire_strings_fill(const uint8_t *buf, size_t start, size_t count, int64_t *offsets,
-                       uint8_t *data)
+int wire_strings_fill(const uint8_t *buf, size_t start, size_t end, uint8_t tag, size_t count, uint64_t total,
+                      int64_t *offsets, uint8_t *data)
 {
-    size_t at = start;
-    int64_t written = 0;
+    size_t at = start, next;
+    uint64_t written = 0;
     offsets[0] = 0;
     for (size_t i = 0; i < count; i++) {
-        uint64_t length = 0;
-        at++;
-        get_varint(buf, &at, SIZE_MAX, &length);
-        if (length)
-            memcpy(data + written, buf + at, (size_t)length);
-        at += (size_t)length;
-        written += (int64_t)length;
-        offsets[i + 1] = written;
+        if (!get_tag(buf, &at, end, tag) || !get_length(buf, &at, end, &next) || next - at > total - written)
+            return 0;
+        if (next > at)
+            memcpy(data + written, buf + at, next - at);
+        written += next - at;
+        at = next;
+        offsets[i + 1] = (int64_t)written;
     }
+    return written == total;
 }

@@ -100,8 +100,9 @@ void wire_strings_pack(uint8_t *out, uint8_t tag, const int64_t *offsets, size_t
 size_t wire_strings_count(const uint8_t *buf, size_t start, size_t end, uint8_t tag,
                           uint64_t *total, size_t *stop);
 
-/* Copies the run that wire_strings_count found: count + 1 offsets, then the bytes. */
-void wire_strings_fill(const uint8_t *buf, size_t start, size_t count, int64_t *offsets,
-                       uint8_t *data);
+/* Copies the run that wire_strings_count found in the same bytes: count + 1 offsets, then `total` bytes.
+ * Returns 0 if it is another run by now: a mapped file may be written to at any time. */
+int wire_strings_fill(const uint8_t *buf, size_t start, size_t end, uint8_t tag, size_t count, uint64_t total,
+                      int64_t *offsets, uint8_t *data);
 
 #endif

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tensorbytes.cli.output import Output
 from tensorbytes.errors import UsageError
+from tensorbytes.hidden import is_hidden
 
 STDIN = "-"
 STDIN_NAMES = (STDIN, "/dev/stdin")
@@ -141,14 +142,14 @@ def _is_one(folder: str) -> bool:
 
 
 def _own(names: list[str]) -> list[str]:
-    """Files that stand for themselves: no index of another one, no shard of those that an index lists."""
+    """Files that stand for themselves: no index of another one, no shard of an index, none that is not whole yet."""
     sharded = {name.removesuffix(_SHARDS) for name in names if name.endswith(_SHARDS)}
     kept = []
     for name in sorted(names):
         beside = name.endswith(_INDEX) and name.removesuffix(_INDEX) in names
         stem, middle, rest = name.partition("-of-")
         shard = middle and rest.endswith(".safetensors") and stem.rpartition("-")[0] in sharded
-        if not beside and not shard:
+        if not beside and not shard and not is_hidden(name):
             kept.append(name)
     return kept
 

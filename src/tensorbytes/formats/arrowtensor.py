@@ -41,7 +41,7 @@ from tensorbytes.typing import Buffer
 _NAMES = "dim_names"
 _INT, _FLOAT = 2, 3
 _PRECISIONS = ("float16", "float32", "float64")
-_V5 = 4
+_V4, _V5 = 3, 4
 
 
 class ArrowTensor(Format):
@@ -69,6 +69,8 @@ class ArrowTensor(Format):
             raise UnsupportedError("an Arrow message of a sparse tensor, or of nothing: only dense ones are read")
         if message.kind != arrow_flat.TENSOR:
             raise CorruptError("an Arrow message that is no tensor; format 'arrow' reads tables", at=0)
+        if message.version not in (_V4, _V5):
+            raise UnsupportedError(f"an Arrow message of version V{message.version + 1}; known: V4, V5 (byte 0)")
         if message.end != len(data):
             raise CorruptError(f"{len(data) - message.end} bytes follow the tensor", at=message.end)
         yield Document([Leaf(_tensor(message.header, data[message.start : message.end], message.start, limits, lazy))])

@@ -147,9 +147,12 @@ def _has_magic(path: str) -> bool:
 
 def _state_text(path: str) -> str | None:
     """The text of a file that names the latest checkpoint, if that is what it is."""
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return None
     try:
         with open(path, "rb") as file:
-            text = file.read(_STATE_BYTES).decode()
+            size = os.fstat(file.fileno()).st_size  # read(n) takes the memory for n bytes before it reads
+            text = file.read(min(size, _STATE_BYTES)).decode()
     except (OSError, UnicodeDecodeError):
         return None
     return text if "model_checkpoint_path" in text else None
@@ -161,11 +164,7 @@ def _latest(folder: str) -> str:
     text = _state_text(path)
     if text is None:
         raise FileNotFoundError(f"{folder}: no checkpoint here: no .index, no {_SAVED_MODEL}, no file {STATE!r}")
-    found = _LATEST.search(text)
-    try:
-        name = _unescaped(next(group for group in found.groups() if group is not None)) if found else ""
-    except UnicodeDecodeError:
-        name = ""
+    name = _latest_name(text)
     if not name or "\0" in name:
         raise CorruptError("model_checkpoint_path is no name", at=0, path=path)
     prefix = os.path.join(folder, name)
@@ -175,6 +174,15 @@ def _latest(folder: str) -> str:
     if not os.path.isfile(f"{prefix}.index"):
         raise CorruptError(f"the latest checkpoint, {name!r}, is missing: there is no {name}.index", at=0, path=path)
     return prefix
+
+
+def _latest_name(text: str) -> str:
+    """What the text of a state names; nothing, if it names none."""
+    found = _LATEST.search(text)
+    try:
+        return _unescaped(next(group for group in found.groups() if group is not None)) if found else ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def _unescaped(text: str) -> str:

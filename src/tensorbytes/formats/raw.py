@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Raw(Format):
             if len(data) % row.itemsize:
                 raise CorruptError(f"{len(data)} bytes are no whole number of {row.name}", at=len(data))
             shape = (len(data) // row.itemsize,)
-        yield Document([Leaf(_from_raw(data, row.name, shape, byteorder, order, 0, lazy))])
+        yield Document([_leaf(data, row.name, shape, byteorder, order, 0, lazy)])
 
     def _decode_fields(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Document:
         leaves, at = [], 0
@@ -71,8 +72,8 @@ class Raw(Format):
             row = dtypes.get(_name(dtype))
             shape = _shape(given, row, limits)
             size = dtypes.nbytes(row, shape)
-            tensor = _from_raw(data[at : at + size], row.name, shape, *_memory_order(options), at, lazy)
-            leaves.append(Leaf(tensor, (("key", name),)))
+            leaf = _leaf(data[at : at + size], row.name, shape, *_memory_order(options), at, lazy)
+            leaves.append(leaf._replace(path=(("key", name),)))
             at += size
         if at != len(data):
             raise CorruptError(f"the fields take {at} bytes, got {len(data)}", at=at)
@@ -130,15 +131,19 @@ def _to_raw(tensor: Tensor, byteorder: str, order: str) -> Any:
     return swapped(raw, tensor.dtype) if byteorder == ">" else raw
 
 
-def _from_raw(
-    data: memoryview, name: str, shape: tuple[int, ...], byteorder: str, order: str, at: int, lazy: bool
-) -> Tensor:
-    row = dtypes.get(name)
-    want = dtypes.nbytes(row, shape)
+def _leaf(data: memoryview, name: str, shape: tuple[int, ...], byteorder: str, order: str, at: int, lazy: bool) -> Leaf:
+    want = dtypes.nbytes(dtypes.get(name), shape)
     if len(data) != want:
         raise CorruptError(f"{name}{list(shape)} takes {want} bytes, got {len(data)}", at=at + min(want, len(data)))
+    check = partial(check_bits, Tensor(name, shape, data), at)
     if not lazy:
-        check_bits(Tensor(name, shape, data), at)
+        check()
+    return Leaf(_from_raw(data, name, shape, byteorder, order), check=check if lazy else None, at=at)
+
+
+def _from_raw(data: memoryview, name: str, shape: tuple[int, ...], byteorder: str, order: str) -> Tensor:
+    row = dtypes.get(name)
+    want = dtypes.nbytes(row, shape)
     if byteorder == ">":
         data = bytes_view(swapped(np.frombuffer(data, np.uint8), name))
     if order == "F" and len(shape) > 1 and want:

@@ -21,6 +21,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire import varint
 from tensorbytes.errors import LIMITS, CorruptError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _record, _tensorproto, only_value
+from tensorbytes.formats._extension import MEANINGFUL
 from tensorbytes.formats._message import alone
 from tensorbytes.tensor import Array, InvalidValueError, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf
@@ -63,7 +64,8 @@ class SparseProto(Format):
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         message = _tensorproto.parse(data, 0, len(data))
-        if message.extra:  # fields of ours: a layout, a name, metadata, which TensorFlow never writes
+        if any(item.number < MEANINGFUL for item in message.extra):
+            # Fields of ours: a layout, a name, metadata, which TensorFlow never writes.
             yield alone(data, limits, lazy)
             return
         strings = _tensorproto.nested(data, message)

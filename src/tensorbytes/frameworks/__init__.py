@@ -64,8 +64,15 @@ def _recognise(x: Any) -> str:
         name = _BY_PACKAGE.get(cls.__module__.partition(".")[0])
         if name and (name != "numpy" or issubclass(cls, np.ndarray | np.generic)):
             return name
-    exports = hasattr(x, "__dlpack__") or hasattr(x, "__array__") or isinstance(x, bytearray | memoryview)
+    exports = _has(x, "__dlpack__") or _has(x, "__array__") or isinstance(x, bytearray | memoryview)
     return "protocol" if exports else ""
+
+
+def _has(x: Any, name: str) -> bool:
+    try:
+        return hasattr(x, name)
+    except Exception:  # a property of somebody's class that raises
+        return False
 
 
 def to_value(x: Any) -> Value:
@@ -91,13 +98,13 @@ def to_value(x: Any) -> Value:
 def _by_protocol(x: Any) -> Value:
     from tensorbytes.frameworks import numpy as adapter
 
-    if not hasattr(x, "__dlpack__") and any(hasattr(x, name) for name in _MORE_THAN_AN_ARRAY):
+    if not _has(x, "__dlpack__") and any(_has(x, name) for name in _MORE_THAN_AN_ARRAY):
         raise UnsupportedError(
             f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not: "
             "pass np.asarray(x) to store the array alone"
         )
     try:
-        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
+        array = np.from_dlpack(x) if _has(x, "__dlpack__") else np.asarray(x)
     except Exception as error:
         raise UnsupportedError(f"{type(x).__qualname__} does not give up its data: {error}") from error
     return adapter.to_value(array)

@@ -95,12 +95,7 @@ def _slices(x: Any) -> Sparse:
 
 
 def from_value(value: Value, device: str | None = None) -> Any:
-    where = placement(value, device)
-    try:
-        context = tf.device(where) if where else contextlib.nullcontext()
-    except ValueError as error:
-        raise UnsupportedError(f"TensorFlow has no device {where!r}: {error}") from None
-    with context:
+    with _device(placement(value, device)):
         if isinstance(value, Ragged):
             return _ragged(value)
         if isinstance(value, Sparse):
@@ -109,6 +104,19 @@ def from_value(value: Value, device: str | None = None) -> Any:
         if value.meta.get("type") == "Variable":
             return _variable(made, value)
         return made
+
+
+def _device(where: str | None) -> Any:
+    """The device by its name, which may come out of a file."""
+    if not where:
+        return contextlib.nullcontext()
+    try:
+        with tf.device(where):  # an unknown one shows when it is entered, or when it is used
+            tf.constant(0)
+        return tf.device(where)
+    except (ValueError, TypeError, RuntimeError, tf.errors.OpError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise UnsupportedError(f"TensorFlow has no device {where[:100]!r}: {reason}") from None
 
 
 def _variable(made: Any, value: Value) -> Any:

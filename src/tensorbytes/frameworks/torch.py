@@ -229,15 +229,19 @@ def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.
         scale = json.loads(value.meta["torch.scale"])
         zero = json.loads(value.meta["torch.zero_point"])
         axis = int(value.meta.get("torch.axis", "0"))
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise UnsupportedError(f"torch needs a scale and a zero point for {value.dtype}; the file has none") from None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # quantized dtypes are deprecated, but files hold them
-        if isinstance(scale, list):
-            scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero, dtype=torch.int64)
-            made: torch.Tensor = torch._make_per_channel_quantized_tensor(ints, scales, zeros, axis)
-        else:
-            made = torch._make_per_tensor_quantized_tensor(ints, scale, zero)
+        try:
+            if isinstance(scale, list):
+                scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero, dtype=torch.int64)
+                made: torch.Tensor = torch._make_per_channel_quantized_tensor(ints, scales, zeros, axis)
+            else:
+                made = torch._make_per_tensor_quantized_tensor(ints, scale, zero)
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # metadata may say anything
+            reason = str(error).partition("\n")[0][:200]
+            raise UnsupportedError(f"torch can't make {value.dtype} of its scale and zero point: {reason}") from None
     return made
 
 

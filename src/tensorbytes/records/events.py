@@ -25,7 +25,7 @@ from tensorbytes.records import summaries
 from tensorbytes.records.files import salvage
 from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import ADVICE, Block
-from tensorbytes.records.files.paths import expand
+from tensorbytes.records.files.paths import expand, files_alone
 from tensorbytes.records.files.salvage import Damage
 from tensorbytes.records.read.reader import DamageWarning
 from tensorbytes.records.summaries import NO_METADATA, EventFields, Metadata, ValueFields
@@ -339,7 +339,7 @@ def _event_files(folder: str) -> list[str]:
         found += [os.path.join(place, name) for name in names if "tfevents" in name]
     if not found:
         raise UsageError(f"no event files in {folder!r}: none of the names in it and below holds 'tfevents'")
-    return sorted(found)
+    return files_alone(sorted(found))
 
 
 def _fail(error: OSError) -> None:

@@ -8,10 +8,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorbytes import frameworks, storage
+from tensorbytes import frameworks, hidden, storage
 from tensorbytes.errors import TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.savedmodel._common import DEFAULT, FILE, tensorflow
 
@@ -43,17 +43,28 @@ def save_model(
         if other in found or not isinstance(row, Sequence) or not row or not callable(row[0]):
             raise UsageError(f"signature {other!r}: expected another name, and (function, *inputs)")
         found[other] = _export(tf, root, row[0], tuple(row[1:]), batch, None)
-    temporary = f"{folder}.{os.urandom(4).hex()}.tmp"
-    try:
+
+    def write(temporary: str) -> None:
         with _tracing("saving"):
             tf.saved_model.save(root, temporary, signatures=found)
+
+    put_in_place(write, folder, sync)
+
+
+def put_in_place(write: Callable[[str], None], folder: str, sync: bool) -> None:
+    """Have a folder written under another name, and put it in the place of the one that is there."""
+    claim = hidden.Claim(folder)
+    temporary = claim.name(0)
+    try:
+        write(temporary)
         if sync:
             _sync_tree(temporary)
-        _replace(temporary, folder)
+        old = _replace(temporary, folder)
+        if sync:
+            storage.sync_folder(folder)  # before the old one goes: a power cut may take back the exchange alone
+        shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # the old one, if it was replaced
-    if sync:
-        storage.sync_folder(folder)
+        claim.close()
 
 
 def _check_place(folder: str) -> None:
@@ -248,8 +259,8 @@ def _sync_tree(folder: str) -> None:
         storage.sync_folder(os.path.join(top, ""))
 
 
-def _replace(temporary: str, folder: str) -> None:
-    """Put a folder in the place of another one, which is then the temporary one, or gone."""
+def _replace(temporary: str, folder: str) -> str:
+    """Put a folder in the place of another one; what the old one is called now."""
     if not os.path.isdir(folder) or not os.listdir(folder):
         os.replace(temporary, folder)
     elif not _exchanged(temporary, folder):
@@ -261,7 +272,8 @@ def _replace(temporary: str, folder: str) -> None:
         except BaseException:
             os.replace(old, folder)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        return old
+    return temporary
 
 
 def _exchanged(a: str, b: str) -> bool:

@@ -16,7 +16,7 @@ from tensorbytes.records.files.compression import Compressor, compressor, open_s
 from tensorbytes.records.files.detection import by_suffix, checked_name
 from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES, Block, blocks
 from tensorbytes.records.files.paths import base_path, byte_range
-from tensorbytes.records.schema import Schema, sidecar_path
+from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.write.sink import Sink
 from tensorbytes.tensor import Array
 from tensorbytes.tools.parts import PartFile, Parts
@@ -122,7 +122,7 @@ def copy_schema(sources: Sequence[str], dst: str, sync: bool, made: Parts) -> No
     found = {}
     for place in places:
         try:
-            found[place] = Schema.load(place)
+            found[place] = load_beside(place)
         except (FileNotFoundError, PermissionError):
             break
     try:

@@ -288,7 +288,8 @@ def _size(paths: Iterable[str]) -> int | None:
         if not storage.is_local(path) or not os.path.exists(path):
             return None
         if os.path.isdir(path):
-            total += sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names)
+            below = [os.path.join(at, name) for at, _, names in os.walk(path) for name in names]
+            total += sum(os.path.getsize(file) for file in below if os.path.isfile(file))  # a link may lead nowhere
         else:
             total += os.path.getsize(path)
     return total

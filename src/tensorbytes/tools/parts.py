@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes, hidden, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
@@ -82,14 +82,14 @@ class FileSet:
         storage.check_folder(path)  # of the name that was given, rather than of a hidden one
         self._path, self._format, self._sync = path, format, sync
         self._inputs = [os.path.realpath(one) for one in inputs if storage.is_local(one)]
-        self._mark = os.urandom(4).hex()
+        self._claim = hidden.Claim(path)
         self._hidden: list[str] = []
 
     def new(self) -> str:
         """The name under which the next file is written."""
         if len(self._hidden) == _MOST_PARTS:
             raise UsageError(f"more than {_MOST_PARTS} parts: make them larger")
-        self._hidden.append(f"{self._path}.{self._mark}-{len(self._hidden)}.tmp")
+        self._hidden.append(self._claim.name(len(self._hidden)))
         return self._hidden[-1]
 
     def publish(self) -> list[str]:
@@ -101,19 +101,21 @@ class FileSet:
                 raise UsageError(f"{name} is a folder: a part would have this name")
         new: list[str] = []
         try:
-            for hidden, name in zip(self._hidden, names, strict=True):
+            for unnamed, name in zip(self._hidden, names, strict=True):
                 existed = os.path.lexists(name)
-                os.replace(hidden, name)
+                os.replace(unnamed, name)
                 new += [] if existed else [name]
         except BaseException:
             _remove(new)
             raise
         if self._sync:
             storage.sync_folder(names[0])
+        self._claim.close()
         return names
 
     def discard(self) -> None:
-        _remove(self._hidden)
+        """Remove the files that have not got their names, if any."""
+        self._claim.close()
 
 
 def _remove(paths: Iterable[str]) -> None:

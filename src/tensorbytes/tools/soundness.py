@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
+from tensorbytes.formats import _json
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Value, amended
 from tensorbytes.tools.inspection import files_of
@@ -117,9 +118,13 @@ def write_manifest(
 def read_manifest(path: str) -> list[dict[str, Any]]:
     """The rows of a manifest."""
     with open(path, "rb") as file:
-        text = file.read(_MOST_BYTES + 1)
+        size = os.fstat(file.fileno()).st_size  # read(n) takes the memory for n bytes before it reads
+        return _rows(file.read(min(size, _MOST_BYTES + 1)), path)
+
+
+def _rows(text: bytes, path: str) -> list[dict[str, Any]]:
     try:
-        plain: Any = json.loads(text) if len(text) <= _MOST_BYTES else None
+        plain: Any = _json.parse(text, 0, "a manifest") if len(text) <= _MOST_BYTES else None
         if plain[_KEY] != _VERSION:
             raise UsageError(f"{path}: a manifest of version {plain[_KEY]!r}; this one reads version {_VERSION}")
         rows: list[dict[str, Any]] = [
@@ -128,7 +133,9 @@ def read_manifest(path: str) -> list[dict[str, Any]]:
         ]
         if not all(row["name"] is None or type(row["name"]) is str for row in rows):
             raise TypeError("a name is text")
-    except (ValueError, TypeError, LookupError, RecursionError):
+    except UsageError:  # also a TypeError
+        raise
+    except (ValueError, TypeError, LookupError):
         raise UsageError(f"{path}: not a manifest as verify writes them") from None
     return rows
 

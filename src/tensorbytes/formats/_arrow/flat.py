@@ -93,6 +93,7 @@ class Message(NamedTuple):
     at: int
     start: int
     end: int
+    version: int  # of the metadata: 4 is V5
 
 
 def message(data: memoryview, at: int) -> Message | None:
@@ -115,7 +116,7 @@ def message(data: memoryview, at: int) -> Message | None:
         raise CorruptError(f"a message of the unknown kind {kind}", at=first)
     if body < 0 or start + body > len(data):
         raise CorruptError(f"{_KINDS[kind]} of {body} bytes, {len(data) - start} are left", at=first)
-    return Message(kind, header, first, start, start + body)
+    return Message(kind, header, first, start, start + body, table.scalar(0, "<h"))
 
 
 class Batch(NamedTuple):

@@ -105,7 +105,7 @@ class Ipc(Source):
             yield from reader
 
     def chunks(self, number: int, first: int, last: int) -> list[Any]:
-        if not self.lengths:
+        if first >= last:
             return [empty(self.schema.field(number).type)]
         if self._batches is not None:
             return [batch.column(number) for batch in self._batches[first:last]]
@@ -116,7 +116,7 @@ class Ipc(Source):
 
 
 def empty(kind: Any) -> Any:
-    return arrow().chunked_array([], kind).combine_chunks()
+    return arrow().nulls(0, kind)  # unlike array([], kind), of every type
 
 
 class InMemory(Source):

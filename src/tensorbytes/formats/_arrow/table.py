@@ -320,19 +320,18 @@ def _placed(place: Place, found: Rows, by_row: bool) -> Rows:
 
 def _deferred(place: Place, by_row: bool, limits: Limits) -> Value | Deferred:
     source, held = place.source, place.form
-    if held.kind == "tensor" and source.at_hand and len(source.lengths) == 1 and is_plain(place.type, place.own):
-        budget = Budget(limits, 0)
-        return _placed(place, place.read(place.arrays(0, 1, budget), budget, trusted=True), by_row)
-
-    def fetch() -> Value:
-        return _whole(place, by_row, Budget(limits, source.size))
-
     rows = (sum(source.lengths),) if by_row else (None,) if place.nested else ()
     shape: tuple[int | None, ...] = (*rows, *held.dims)
     size = 0
     if held.kind == "tensor":
         known = check_shape([n or 0 for n in shape], dtypes.get(held.dtype).itemsize, limits, 0)
         size = dtypes.nbytes(dtypes.get(held.dtype), known)
+        if source.at_hand and len(source.lengths) == 1 and is_plain(place.type, place.own):
+            budget = Budget(limits, 0)
+            return _placed(place, place.read(place.arrays(0, 1, budget), budget, trusted=True), by_row)
+
+    def fetch() -> Value:
+        return _whole(place, by_row, Budget(limits, source.size))
 
     def part(index: Any) -> Tensor:
         return _cut(place, index, by_row, Budget(limits, source.size))

@@ -131,7 +131,7 @@ def _scalar_form(kind: Any, where: str) -> Form:
 
 def _refuse_extension(name: str, where: str) -> Form:
     raise UnsupportedError(
-        f"column {where!r} is of the extension type {name!r}, whose meaning is unknown here; "
+        f"column {where!r} is of the extension type {name[:200]!r}, whose meaning is unknown here; "
         "cast the column to its storage type first"
     )
 

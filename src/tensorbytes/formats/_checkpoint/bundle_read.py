@@ -19,6 +19,7 @@ from tensorbytes import storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.deferred import Deferred, elsewhere, swapped
 from tensorbytes.errors import LIMITS, CorruptError, Limits
+from tensorbytes.formats import _beside
 from tensorbytes.formats._checkpoint import bundle, slices, sstable
 from tensorbytes.formats._checkpoint.bundle import Entry
 from tensorbytes.formats._tensorproto import allocate_within
@@ -110,6 +111,8 @@ class Bundle:
         if entry.shard not in self._sizes:
             path = self.shard_path(entry.shard)
             try:
+                os.lstat(path)
+                _beside.check(path)
                 self._sizes[entry.shard] = os.stat(path).st_size
             except FileNotFoundError:
                 raise CorruptError(

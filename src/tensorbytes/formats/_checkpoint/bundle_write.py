@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes, hidden, storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.errors import TensorbytesError
 from tensorbytes.formats._checkpoint import bundle, sstable
@@ -28,7 +28,8 @@ def write(prefix: str, values: list[Stored], sync: bool) -> None:
     """Write the data; then, one writer at a time, put it and its index in place and remove what was there."""
     rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]] = {}
     storage.check_folder(prefix)
-    temporary = f"{prefix}.{os.urandom(4).hex()}.tmp"
+    claim = hidden.Claim(prefix)
+    temporary = claim.name(0)
     try:
         with storage.replacing(temporary, sync=sync) as file:
             storage.write_pieces(file, _laid_out(values, rows))
@@ -48,10 +49,8 @@ def write(prefix: str, values: list[Stored], sync: bool) -> None:
                         os.unlink(data)
                 raise
             _remove_others(prefix, os.path.basename(data))
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    finally:
+        claim.close()
 
 
 @contextlib.contextmanager

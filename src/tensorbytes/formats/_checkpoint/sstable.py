@@ -76,7 +76,7 @@ def read(data: memoryview, limits: Limits) -> list[Item]:
         passed = sum(handle) + _TRAILER_BYTES
         first = len(items)
         items += _entries(*_block(data, handle, start, limits), budget, floor)
-        if len(items) > limits.max_tensors:
+        if len(items) > limits.max_tensors + 1:  # the header is one of them
             raise LimitError(f"over {limits.max_tensors} entries; pass limits=Limits(max_tensors=...) to read them")
         # What a search for a key would go by: it must lead to the block that holds it.
         if len(items) > first and items[-1].key > key:

@@ -27,9 +27,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from tensorbytes import storage
-from tensorbytes.errors import CorruptError, TensorbytesError, UnsupportedError, UsageError
-from tensorbytes.formats import _json
+from tensorbytes import hidden, storage
+from tensorbytes.errors import CorruptError, TensorbytesError, UsageError
+from tensorbytes.formats import _beside, _json
 from tensorbytes.formats._parts import Part
 from tensorbytes.storage import Target
 from tensorbytes.typing import Buffer
@@ -50,6 +50,7 @@ def find(path: str) -> list[str]:
     """The indexes, or the single file, that a path leads to. It should be one; a plain file leads to nothing else."""
     if os.path.isdir(path):
         matches = [match for name in sorted(os.listdir(path)) if (match := _INDEX_NAME.fullmatch(name))]
+        matches = [match for match in matches if os.path.isfile(os.path.join(path, match[0]))]
         singles = sorted({SINGLE, *(match[1] for match in matches)})
         names = [match[0] for match in matches] + [name for name in singles if os.path.isfile(os.path.join(path, name))]
         return [os.path.join(path, name) for name in names]
@@ -86,7 +87,12 @@ def _shards(index: str) -> dict[str, set[str]]:
     """The names of the tensors of each shard, in the order in which the shards are first named."""
     if os.path.getsize(index) > _MAX_INDEX:
         raise CorruptError(f"an index of over {_MAX_INDEX} bytes", at=0)
-    content = _json.parse(storage.read(index), 0, "the index")
+    return _places(storage.read(index))
+
+
+def _places(data: memoryview) -> dict[str, set[str]]:
+    """The same, of the bytes of an index."""
+    content = _json.parse(data, 0, "the index")
     places = content.get("weight_map") if type(content) is dict else None
     if type(places) is not dict:
         raise CorruptError("the index has no object 'weight_map'", at=0)
@@ -107,9 +113,7 @@ def _shard(
     path = os.path.join(folder, name)
     if not os.path.lexists(path):
         raise CorruptError(f"the shard {name!r} that the index names is missing", at=0, path=path)
-    _check_inside(folder, path)
-    if not os.path.isfile(path):
-        raise CorruptError("a shard must be a regular file", at=0, path=path)
+    _beside.check(path)
     file = _named(path, lambda: parse(get(path)))
     held = {entry.name for entry in file.entries}
     for names, what in ((wanted - held, "is not in this shard, where the index says it is"),
@@ -118,19 +122,6 @@ def _shard(
             more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
             raise CorruptError(f"{min(names)!r}{more} {what}", at=0, path=path)
     return file  # type: ignore[no-any-return]
-
-
-def _check_inside(folder: str, path: str) -> None:
-    home, real = os.path.realpath(folder), os.path.realpath(path)
-    allowed = [home]
-    snapshots, revision = os.path.split(home)
-    if revision and os.path.basename(snapshots) == "snapshots":
-        allowed.append(os.path.join(os.path.dirname(snapshots), "blobs"))
-    if not any(real.startswith(os.path.join(place, "")) for place in allowed):
-        raise UnsupportedError(
-            f"{path}: a link that leads out of the checkpoint's folder, to {real!r}; "
-            "copy the file into the folder, or pass the real folder"
-        )
 
 
 def held(path: str) -> dict[str, int]:
@@ -222,8 +213,8 @@ def _index_text(new: dict[str, list[Part]], total: int) -> bytes:
 
 def _replace_all(folder: str, index: str, shards: dict[str, Iterable[Buffer]], text: bytes, sync: bool) -> None:
     storage.check_folder(index.removesuffix(_INDEX))
-    mark = os.urandom(4).hex()
-    ready = {os.path.join(folder, f"{name}.{mark}.tmp"): os.path.join(folder, name) for name in shards}
+    claim = hidden.Claim(index)
+    ready = {claim.name(number): os.path.join(folder, name) for number, name in enumerate(shards)}
     try:
         for temporary, pieces in zip(ready, shards.values(), strict=True):
             storage.write(temporary, pieces, sync=sync)
@@ -237,7 +228,7 @@ def _replace_all(folder: str, index: str, shards: dict[str, Iterable[Buffer]], t
             storage.sync_folder(index)  # the shards are in their places before the index speaks of them
         storage.write(index, [text], sync=sync)
     finally:
-        _remove(ready)
+        claim.close()
 
 
 def _old_shards(index: str, stem: str) -> set[str]:

@@ -55,11 +55,12 @@ class Archive:
         self._swap = order == b"big"
         self._storages: dict[str, Storage] = {}
         self._read: dict[str, memoryview] = {}
+        inner = [member for member in members if member.name.startswith(f"{self._prefix}data/")]
         if file is not None:
-            inner = [member for member in members if member.name.startswith(f"{self._prefix}data/")]
             self._read = _read_members(file, data, inner, self._sums)
-        if not lazy and self._sums:
-            _check_sums(data, [member for member in members if member.name not in self._read])
+        if self._sums:  # lazily, those of the storages are checked when a tensor is loaded; the rest is small
+            later = {member.name for member in inner} if lazy else self._read
+            _check_sums(data, [member for member in members if member.name not in later])
 
     def _find_prefix(self) -> str:
         """The folder that everything stands in."""

@@ -36,7 +36,7 @@ def quantization(value: Tensor) -> tuple[Any, Any, int | None] | None:
     try:
         scale, zero = json.loads(value.meta["torch.scale"]), json.loads(value.meta["torch.zero_point"])
         axis = int(value.meta["torch.axis"]) if "torch.axis" in value.meta else None
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         return None
     if axis is None:
         exact = type(scale) is float and type(zero) is int and -(1 << 31) <= zero < 1 << 31

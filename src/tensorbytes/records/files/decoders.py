@@ -229,6 +229,7 @@ class Inflater:
     def _until_damage(self, state: Any, chunk: memoryview, error: Exception) -> bytes:
         """What a chunk holds before the byte at which decoding fails. `state` is that before the chunk."""
         parts: list[bytes] = []
+        state = _drained(state, b"", parts)  # which may hold codes for which there was no room
         good, bad = 0, len(chunk)
         while bad - good > 1:
             middle = (good + bad) // 2
@@ -238,20 +239,24 @@ class Inflater:
                 state, good = trial, middle
             except zlib.error:
                 bad = middle
-        rest: Buffer = chunk[good:bad]  # one byte, which may hold the ends of several sound codes
-        while True:
-            trial = state.copy()
-            try:
-                part = trial.decompress(rest, 1)
-            except zlib.error:
-                break
-            if not part:
-                break
-            parts.append(part)
-            state, rest = trial, trial.unconsumed_tail
+        _drained(state, chunk[good:bad], parts)  # one byte, which may hold the ends of several sound codes
         reason = str(error).rpartition(": ")[2]
         self._fail(f"damaged {self._name} data: {reason}", self._feed.offset + good)
         return b"".join(parts)
+
+
+def _drained(state: Any, rest: Buffer, parts: list[bytes]) -> Any:
+    """The state after the last sound code of some bytes; what the codes give is added to `parts`."""
+    while True:
+        trial = state.copy()
+        try:
+            part = trial.decompress(rest, 1)
+        except zlib.error:
+            return state
+        if not part:
+            return state
+        parts.append(part)
+        state, rest = trial, trial.unconsumed_tail
 
 
 # ---- snappy ------------------------------------------------------------------

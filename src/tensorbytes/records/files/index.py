@@ -156,7 +156,7 @@ def _index(target: Any, compression: str, limits: Limits) -> Index:
         with _position_kept(path):
             return _build(path, start, end, compression, limits)
     whole = start == 0 and end is None
-    if not whole or not storage.is_local(path) or not os.path.exists(os.fspath(path) + INDEX_SUFFIX):
+    if not whole or not storage.is_local(path) or not os.path.isfile(os.fspath(path) + INDEX_SUFFIX):
         return _build(path, start, end, compression, limits)
     path = os.fspath(path)
     index = current_index(path)
@@ -255,13 +255,23 @@ def _save(path: str, index: Index) -> None:
 
 def _load(path: str) -> tuple[Stamp, Array, str] | None:
     """(the stamp, the lengths, the compression) of a saved index; None if it is not usable."""
+    if not os.path.isfile(path + INDEX_SUFFIX):  # a pipe would be waited for
+        return None
     try:
         data = storage.read(path + INDEX_SUFFIX)
+    except OSError:
+        return None
+    return _parsed(data)
+
+
+def _parsed(data: memoryview) -> tuple[Stamp, Array, str] | None:
+    """The same, of the bytes of a saved index."""
+    try:
         (document,) = formats.get("tb").decode(data, LIMITS, False, {})
         value = document.leaves[0].whole
         stamp = int(value.meta["size"]), int(value.meta["mtime_ns"])
         compression = value.meta["compression"]
-    except (TensorbytesError, LookupError, ValueError, OSError):
+    except (TensorbytesError, LookupError, ValueError):
         return None
     if not isinstance(value, Tensor) or value.dtype != "int64" or value.meta.get("tensorbytes.index") != _VERSION:
         return None

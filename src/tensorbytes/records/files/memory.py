@@ -36,7 +36,10 @@ class Memory:
         room = self._room(1 << (size - 1).bit_length())
         lease = _Lease(len(room), np.uint8, room)
         lease.memory, lease.room = self, room
-        return np.ndarray(shape, dtype, lease)
+        made: Array = np.ndarray(shape, dtype, lease)
+        if not made.flags.writeable:  # NumPy found no memory to ask for more, and makes do with less
+            raise LimitError(f"no memory for {size} bytes")
+        return made
 
     def _room(self, size: int) -> Array:
         with contextlib.suppress(KeyError, IndexError):

@@ -110,7 +110,15 @@ def _expand_path(path: str) -> list[str]:
 
 
 def _local_files(pattern: str) -> list[str]:
-    return [path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path)]
+    return files_alone([path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path)])
+
+
+def files_alone(found: list[str]) -> list[str]:
+    """What was found by looking for files: a pipe among them would be waited for."""
+    for path in found:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise UsageError(f"{path!r} is a pipe or a device, which is read only if it is named by itself")
+    return found
 
 
 # ---- URLs --------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
 from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
 from tensorbytes.records.read.infer import Inference, check_examples
-from tensorbytes.records.schema import Feature, Schema, sidecar_path
+from tensorbytes.records.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.tensor import Array
 from tensorbytes.threads import available, pipeline
 
@@ -368,7 +368,7 @@ def _sidecars(targets: Sequence[Any]) -> Schema | None:
         place = sidecar_path(base_path(os.fspath(path)))
         if place not in found:
             try:
-                found[place] = Schema.load(place)
+                found[place] = load_beside(place)
             except (FileNotFoundError, PermissionError):  # as some servers call what is not there
                 return None
     return Schema.merged(list(found.items())) if found else None

@@ -7,6 +7,7 @@ JSON beside the file, and is checked on reading and writing.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from tensorbytes.records.schema.feature import ENCODINGS, KINDS, Feature, check_
 from tensorbytes.records.schema.merge import merge_groups
 from tensorbytes.typing import Buffer
 
-__all__ = ["ENCODINGS", "KINDS", "Column", "Feature", "Schema", "sidecar_path"]
+__all__ = ["ENCODINGS", "KINDS", "Column", "Feature", "Schema", "load_beside", "sidecar_path"]
 
 # Finding similar names takes time for each name there is: beyond this many it is not tried.
 _MOST_COMPARED = 1000
@@ -31,6 +32,13 @@ _WIDEST = 60
 def sidecar_path(base: str) -> str:
     """Where the schema of a file is kept; of a sharded one, give the name without -00000-of-00010."""
     return f"{base}.schema.json"
+
+
+def load_beside(path: str) -> Schema:
+    """The schema that is kept under this path, if a file is there; a pipe is none, and not waited for."""
+    if storage.is_local(path) and not os.path.isfile(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return Schema.load(path)
 
 
 class Column(NamedTuple):

@@ -144,7 +144,7 @@ def _dtype(value: Tensor | Strings) -> str:
 
 
 def _int64(x: Array) -> Array:
-    return np.ascontiguousarray(x, np.int64)
+    return np.array(x, np.int64, order="C")  # a copy: what is checked stays as it was
 
 
 def _ragged_offsets(value: Ragged, feature: Feature) -> Array:

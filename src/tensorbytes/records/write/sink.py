@@ -89,6 +89,22 @@ class Files:
     def closed(self) -> bool:
         return self._sinks[0].output.closed
 
+    @property
+    def replaces(self) -> bool:
+        return any(sink.output.replaces for sink in self._sinks)
+
+    @property
+    def published(self) -> bool:
+        """Whether any of the files took its place."""
+        return any(sink.output.published for sink in self._sinks)
+
+    @property
+    def foreign(self) -> bool:
+        return self._sinks[0].output.foreign
+
+    def check_open(self) -> None:
+        self._sinks[0].output.check_open()
+
     def put(self, pieces: Iterable[Buffer], first: int = 0) -> None:
         """Whole records for each file, from file `first` on."""
         for sink, piece in zip(self._sinks[first:], pieces, strict=False):
@@ -165,6 +181,9 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
         nonlocal found, count
         head = file.read(HEAD_BYTES)
         if not head:
+            return 0
+        if not head.strip(b"\0"):  # lost in a power cut: zeros don't tell what they were to be
+            cut_tail(file, path, tail.find(file, path, "none").at, "record", _CALLER)
             return 0
         found = detect(head)
         if wanted is not None and found != wanted:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorbytes import _wire, storage
-from tensorbytes.errors import TensorbytesError, UsageError
+from tensorbytes.errors import UsageError
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.schema import Schema, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
@@ -22,6 +23,7 @@ from tensorbytes.records.write.batch import BatchColumn, Given
 from tensorbytes.records.write.collect import Collector, collector
 from tensorbytes.records.write.encode import Misfit, describe
 from tensorbytes.records.write.growth import Fault, Growth, faults_of
+from tensorbytes.records.write.sidecar import Sidecar, merged
 from tensorbytes.threads import available, in_order
 from tensorbytes.typing import Buffer
 
@@ -52,11 +54,11 @@ class RecordWriter:
     and shape; a Python float is refused, having 64 bits where such a list has 32. Such a schema
     widens as it must: a length that differs becomes None, a feature that some rows lack
     becomes optional. A schema that was given is never changed. It is saved as JSON beside
-    the file, before the records become visible, unless sidecar=False.
+    the file, unless sidecar=False.
 
     `lists` names the features that are feature lists, where no schema says so: the records
     are SequenceExamples then. mode="a" adds to a file, after a look at its end. With
-    sync=False, close() does not wait for the disk.
+    sync=False, close() does not wait for the disk. Threads may share a writer: each call is done whole.
     """
 
     def __init__(
@@ -73,12 +75,12 @@ class RecordWriter:
         sync: bool = True,
     ) -> None:
         sink.check_arguments(path, shards, mode)
+        self._lock = threading.RLock()
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
-        self._sidecar, self._durable = sink.sidecar(path) if sidecar else None, sync
-        self._saved: object = ()  # not even none yet
+        self._sidecar = Sidecar(sink.sidecar(path) if sidecar else None, sync)
         self._memory = Memory()
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
@@ -103,7 +105,7 @@ class RecordWriter:
         beside, given = sink.sidecar(target), self._growth.given
         # Shards that are written one by one share one schema.
         shared = beside is not None and beside != sidecar_path(os.fspath(target))
-        if beside is not None and (self._count or shared) and storage.is_local(beside) and os.path.exists(beside):
+        if beside is not None and (self._count or shared) and storage.is_local(beside) and os.path.isfile(beside):
             self._before = Schema.load(beside)
         elif self._count:
             self._unread = os.fspath(target)
@@ -112,14 +114,8 @@ class RecordWriter:
         if given is None:
             self._growth.fixed = bool(self._count)
             return self._before if self._count else None
-        self._merged(given)
+        merged(given, self._before)  # raises if they contradict each other
         return given
-
-    def _merged(self, schema: Schema) -> Schema:
-        """The schema of the new records and of those that are there, or in other shards."""
-        if self._before is None:
-            return schema
-        return Schema.merged([("the records there are", self._before), ("the new ones", schema)])
 
     # ---- rows ---------------------------------------------------------------
 
@@ -128,24 +124,25 @@ class RecordWriter:
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
-        size = 0
-        try:
-            for name, add in self._required:
-                size += add(row[name])
-            if self._optional:
-                size += self._write_optional(row)
-            elif len(row) != self._width:
-                raise Misfit("the features of the schema", "others")
-        except BaseException as error:
-            self._cut()
-            if not isinstance(error, Exception):
-                raise
-            size = self._write_carefully(row)
-        self._rows += 1
-        self._bytes += size
-        if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
-            self._check_size(size)
-            self._drain()
+        with self._lock:
+            size = 0
+            try:
+                for name, add in self._required:
+                    size += add(row[name])
+                if self._optional:
+                    size += self._write_optional(row)
+                elif len(row) != self._width:
+                    raise Misfit("the features of the schema", "others")
+            except BaseException as error:
+                self._cut()
+                if not isinstance(error, Exception):
+                    raise
+                size = self._write_carefully(row)
+            self._rows += 1
+            self._bytes += size
+            if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
+                self._check_size(size)
+                self._drain()
 
     def _check_size(self, size: int) -> None:
         """A row that no reader could read is not kept either."""
@@ -174,7 +171,7 @@ class RecordWriter:
 
     def _write_carefully(self, row: Any) -> int:
         """Collect a row that is the first, widens the schema, or is wrong; then say what is wrong."""
-        self._check_open()
+        self._files.check_open()
         if not isinstance(row, Mapping):
             raise UsageError(f"a row must be a dict of features, got {describe(row)}")
         values = {name: x for name, x in row.items() if x is not None}
@@ -241,6 +238,7 @@ class RecordWriter:
         """Turn the collected rows into records."""
         if not self._rows:
             return
+        self._files.check_open()
         count, self._rows, self._bytes = self._rows, 0, 0
         with self._whole_or_closed():
             taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
@@ -276,25 +274,26 @@ class RecordWriter:
         Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
         whatever a row may hold. Nothing is written if any column does not fit the schema.
         """
-        self._check_open()
-        if not isinstance(columns, Mapping):
-            raise UsageError(f"a batch must be a dict of columns, got {describe(columns)}")
-        self._drain()
-        with self._trying():
-            values: dict[str, Given] = {}
-            for name, x in columns.items():
-                with faults_of(name):
-                    if x is not None:
-                        values[name] = batch.given(x)
-            lengths = {name: batch.length(value) for name, value in values.items()}
-            if len(set(lengths.values())) > 1:
-                raise UsageError(f"the columns of a batch must be of one length, got {lengths}")
-            count = next(iter(lengths.values()), 0)
-            if not count:
-                return
-            while (fitted := self._fit(values)) is None:
-                pass
-        self._write_columns(fitted, count)
+        with self._lock:
+            self._files.check_open()
+            if not isinstance(columns, Mapping):
+                raise UsageError(f"a batch must be a dict of columns, got {describe(columns)}")
+            self._drain()
+            with self._trying():
+                values: dict[str, Given] = {}
+                for name, x in columns.items():
+                    with faults_of(name):
+                        if x is not None:
+                            values[name] = batch.given(x)
+                lengths = {name: batch.length(value) for name, value in values.items()}
+                if len(set(lengths.values())) > 1:
+                    raise UsageError(f"the columns of a batch must be of one length, got {lengths}")
+                count = next(iter(lengths.values()), 0)
+                if not count:
+                    return
+                while (fitted := self._fit(values)) is None:
+                    pass
+            self._write_columns(fitted, count)
 
     def _fit(self, values: Mapping[str, Given]) -> list[tuple[bool, BatchColumn]] | None:
         """Check a batch; None if the schema had to be widened first."""
@@ -329,12 +328,13 @@ class RecordWriter:
 
     def write_raw(self, payload: Buffer) -> None:
         """Add one record of any bytes, as they are."""
-        self._check_open()
-        self._drain()
-        record = _wire.frames([[payload]])
-        with self._whole_or_closed():
-            self._files.put([record], self._count % len(self._files))
-        self._count += 1
+        with self._lock:
+            self._files.check_open()
+            self._drain()
+            record = _wire.frames([[payload]])
+            with self._whole_or_closed():
+                self._files.put([record], self._count % len(self._files))
+            self._count += 1
 
     # ---- the files ----------------------------------------------------------
 
@@ -357,47 +357,47 @@ class RecordWriter:
         self._show(sync=True)
 
     def _show(self, sync: bool) -> None:
-        self._check_open()
-        self._drain()
-        with self._whole_or_closed():
-            self._files.settle(sync)
-            self._save_schema()
-            self._files.publish(sync)
+        with self._lock:
+            self._files.check_open()
+            self._drain()
+            with self._whole_or_closed():
+                self._files.settle(sync)
+                with self._schema_saved():
+                    self._files.publish(sync)
 
     def _save_schema(self) -> None:
-        if self._sidecar is None or self._saved is self._schema:
-            return
-        if self._schema is not None:
-            self._merged(self._schema).save(self._sidecar, sync=self._durable)
-        elif not self._files.count and self._before is None and storage.is_local(self._sidecar):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._sidecar)  # of an older file
-        self._saved = self._schema
+        self._sidecar.save(self._schema, self._before, alone=not self._files.count)
+
+    def _schema_saved(self) -> contextlib.AbstractContextManager[None]:
+        """Save the schema, and in the block make the records visible."""
+        return self._sidecar.saved(self._schema, self._before, self._files)
 
     def close(self) -> None:
-        """sync(), unless the writer was made with sync=False, and close."""
-        if self._files.closed:
-            return
-        self._drain()
-        with self._whole_or_closed():
-            self._files.finish()
-            self._save_schema()
-            self._files.close()
-        self._retire()
+        """sync(), unless the writer was made with sync=False, and close. A forked process only lets go of the files."""
+        if self._files.foreign:
+            self.abort()
+        with self._lock:
+            if self._files.closed:
+                return
+            self._drain()
+            with self._whole_or_closed():
+                self._files.finish()
+                with self._schema_saved():
+                    self._files.close()
+            self._retire()
 
     def abort(self) -> None:
         """Close without publishing; files that were not visible yet are removed."""
-        self._rows = self._bytes = 0
-        self._files.abort()
-        self._retire()
+        if self._files.foreign:
+            self._lock = threading.RLock()  # whoever held the old one is not in this process
+        with self._lock:
+            self._rows = self._bytes = 0
+            self._files.abort()
+            self._retire()
 
     def _retire(self) -> None:
         """No row fits from here on."""
         self._collectors, self._required, self._optional, self._width = {}, [], [], -1
-
-    def _check_open(self) -> None:
-        if self._files.closed:
-            raise TensorbytesError("the writer is closed")
 
     def __enter__(self) -> RecordWriter:
         return self

@@ -1,0 +1,1 @@
+"""Programs that look for faults: fuzzers, kill points, leaks. They are run from a checkout, not installed."""

@@ -1,0 +1,1 @@
+"""Writers killed, starved and cut off from power at every system call: is anything lost?"""

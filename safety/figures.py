@@ -1,0 +1,117 @@
+"""python -m safety.figures docs/safety.md: writes the figures of safety/results into the page, between its marks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safety import totals
+
+START, END = "<!-- figures -->", "<!-- /figures -->"
+_TIERS = ("coverage_guided", "mutation")
+_FILESYSTEMS = ("ext4", "ext4 writeback", "xfs", "btrfs")
+
+Row = tuple[str, str, str]
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+
+
+def _kernel() -> Iterator[Row]:
+    figures = totals.read("fuzz_kernel")
+    executions, seconds = (sum(row[what] for row in figures.values()) for what in ("executions", "seconds"))
+    said = f"{executions:,} executions of {len(figures)} targets in {_hours(seconds)}; nothing open"
+    yield "the kernel under ASan and UBSan, libFuzzer", said, "python -m safety.fuzz.kernel"
+
+
+def _parsers() -> Iterator[Row]:
+    figures = totals.read("fuzz_parsers")["targets"]
+    guided, mutated = (sum(row[tier]["executions"] for row in figures.values()) for tier in _TIERS)
+    seconds = sum(row[tier]["seconds"] for row in figures.values() for tier in _TIERS)
+    said = f"{guided:,} executions guided by coverage and {mutated:,} mutations in {_hours(seconds)}"
+    yield f"{len(figures)} targets of the parsers in Python", f"{said}; nothing open", "python -m safety.fuzz.parsers"
+
+
+def _differential() -> Iterator[Row]:
+    figures = totals.read("differential")
+    cases, seconds, faults = (
+        sum(row[what] for row in figures.values()) for what in ("cases", "seconds", "peer_faults")
+    )
+    said = f"{cases:,} inputs in {_hours(seconds)}; every difference is listed below; {faults:,} crashes of the others"
+    yield f"{len(figures)} comparisons with other libraries", said, "python -m safety.fuzz.differential"
+
+
+def _sweeps() -> Iterator[Row]:
+    figures = totals.read("sweeps")
+    cases, reads = figures["cases"], figures["reads"]
+    said = f"{cases:,} files, read {reads:,} times; {len(figures['areas'])} areas"  # type: ignore[arg-type,str-bytes-safe]
+    yield "every truncation, every flipped bit", said, "python tests/sweep_run.py"
+
+
+def _crashes() -> Iterator[Row]:
+    figures = totals.read("crashes")
+    if (row := figures.get("faults")) is not None:
+        said = f"{row['points']:,} points of {row['scenarios']} ways to write; {row['violations']} violations"
+        yield "kills, failing and short calls at every call of a writer", said, "python -m safety.crashes"
+    if (row := figures.get("model")) is not None:
+        said = f"{row['points']:,} states of {row['scenarios']} ways to write; {row['violations']} violations"
+        yield "power cuts of a modelled disk", said, "python -m safety.crashes --what model"
+    cut = [figures[name] for name in _FILESYSTEMS if name in figures]
+    names = ", ".join(name for name in _FILESYSTEMS if name in figures)
+    said = f"{sum(row['points'] for row in cut):,} cuts; {sum(row['violations'] for row in cut)} violations"
+    yield f"power cuts of real filesystems ({names})", said, "python -m safety.crashes --power"
+
+
+def _memory() -> Iterator[Row]:
+    figures = totals.read("memory")
+    leaks, failed = figures["leaks"], figures["allocations"]
+    said = f"{leaks['rounds']:,} over {len(leaks['paths'])} paths, refusals included; {leaks['leaks']} leaks"
+    yield "round trips with memory watched", said, "python -m safety.memory.leaks"
+    count, wrong = (sum(row[what] for row in failed.values()) for what in ("failed allocations", "wrong"))
+    yield (
+        "allocations that fail",
+        f"{count:,}; {wrong} with another end than MemoryError",
+        "python -m safety.memory.allocations",
+    )
+    if (row := figures.get("sanitizers: address and undefined")) is not None:
+        said = f"{row['tests']:,} tests; {row['findings']} findings"
+        yield "the suite with the kernel under ASan and UBSan", said, "python -m safety.memory.sanitize"
+    if (row := figures.get("sanitizers: thread")) is not None:
+        said = f"{row['calls']:,} calls from 16 threads; {row['findings']} findings"
+        yield "the kernel under ThreadSanitizer", said, "python -m safety.memory.sanitize --threads 20"
+
+
+def _targets() -> Iterator[str]:
+    yield "| target | executions | edges | hours |"
+    yield "| --- | --: | --: | --: |"
+    for name, row in sorted(totals.read("fuzz_kernel").items()):
+        yield f"| kernel: {name} | {row['executions']:,} | {row['edges']:,} | {row['seconds'] / 3600:.2f} |"
+    for name, row in sorted(totals.read("fuzz_parsers")["targets"].items()):
+        executions, seconds = (sum(row[tier][what] for tier in _TIERS) for what in ("executions", "seconds"))
+        yield f"| {name} | {executions:,} | {row['edges']:,} | {seconds / 3600:.2f} |"
+
+
+def table() -> str:
+    rows: list[Row] = []
+    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory):
+        rows += part()
+    lines = ["| what | how much | again with |", "| --- | --- | --- |"]
+    lines += [f"| {what} | {said} | `{command}` |" for what, said, command in rows]
+    return "\n".join([*lines, "", "Fuzzing, target by target:", "", *_targets()])
+
+
+def main(arguments: list[str]) -> Any:
+    if len(arguments) != 1:
+        return "usage: python -m safety.figures PAGE"
+    page = Path(arguments[0])
+    before, _, rest = page.read_text().partition(START)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{START}\n{table()}\n{END}{after}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

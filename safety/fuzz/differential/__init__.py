@@ -1,0 +1,1 @@
+"""Our verdict and values beside those of the libraries whose formats these are, on the same mutated bytes."""

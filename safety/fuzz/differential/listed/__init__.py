@@ -1,0 +1,1 @@
+"""The rows of divergences.py, by library."""

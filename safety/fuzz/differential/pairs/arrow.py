@@ -1,0 +1,235 @@
+"""pyarrow: IPC files and streams, tensor messages, Parquet. Our readers of tables use pyarrow: both may crash."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import tensorbytes as tb
+from safety.fuzz.differential.arrays import neutral, plain
+from safety.fuzz.differential.mutate import damage, often_one, splice
+from safety.fuzz.differential.outcome import LIMITS
+from safety.fuzz.differential.pair import Pair
+from tensorbytes.tensor import Ragged
+
+
+def _warm(_: Pair, __: str) -> None:
+    import pyarrow.parquet  # noqa: F401
+
+
+@cache
+def _columns() -> dict[str, Any]:
+    import pyarrow as pa
+
+    n = 3
+    kinds = [pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.float32(), pa.float64()]
+    return {
+        **{str(kind): pa.array([1, 2, 3], kind) for kind in kinds},
+        "half": pa.array(np.arange(n, dtype=np.float16)),
+        "bool": pa.array([True, False, True]),
+        "string": pa.array(["a", "é", ""]),
+        "large": pa.array(["a", "é", ""], pa.large_string()),
+        "view": pa.array(["a", "é", "a string of over twelve bytes"], pa.string_view()),
+        "binary": pa.array([b"a", b"\xff", b""]),
+        "fixed": pa.array([b"ab", b"cd", b"ef"], pa.binary(2)),
+        "dictionary": pa.array(["a", "b", "a"]).dictionary_encode(),
+        "list": pa.array([[1], [2, 3], []], pa.list_(pa.int16())),
+        "large list": pa.array([[1], [2, 3], []], pa.large_list(pa.uint8())),
+        "fixed list": pa.array([[1, 2]] * n, pa.list_(pa.int16(), 2)),
+        "strings": pa.array([["a"], ["b", ""], []]),
+        "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(n * 4, dtype=np.int32).reshape(n, 2, 2)),
+        "time": pa.array([1, 2, 3], pa.timestamp("us")),
+        "date": pa.array([1, 2, 3], pa.date32()),
+        "span": pa.array([1, 2, 3], pa.duration("s")),
+        "null": pa.array([1, None, 3]),
+    }  # fmt: skip
+
+
+@cache
+def _table(names: tuple[str, ...]) -> Any:
+    import pyarrow as pa
+
+    return pa.table({name: _columns()[name] for name in names})
+
+
+def _any_table(rng: Random) -> Any:
+    names = list(_columns())
+    return _table(tuple(rng.sample(names if rng.random() < 0.1 else names[:-1], rng.choice([1, 1, 2]))))
+
+
+@cache
+def _ipc(names: tuple[str, ...], file: bool, codec: str | None, batches: int) -> bytes:
+    import pyarrow as pa
+
+    table, sink = _table(names), pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(sink, table.schema, options=options) as writer:
+        for batch in table.to_batches(max_chunksize=3 // batches):
+            writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+class Ipc(Pair):
+    package = "pyarrow"
+    words = "`ipc.open_file` or `open_stream`, `validate(full=True)`"
+    remote = ours_remote = True
+    warm = _warm
+
+    def generate(self, rng: Random) -> bytes:
+        def one() -> bytes:
+            names = tuple(_any_table(rng).column_names)
+            return _ipc(names, rng.random() < 0.4, rng.choice([None, None, "lz4", "zstd"]), rng.choice([1, 1, 3]))
+
+        raw = one()
+        if rng.random() < 0.05:
+            return splice(rng, raw, one())
+        for _ in range(often_one(rng) - (rng.random() < 0.05)):
+            raw = damage(rng, raw)
+        return raw
+
+    def ours(self, raw: bytes) -> Any:
+        return _table_of_ours(tb.loads(raw, "arrow", to="tensor", limits=LIMITS))
+
+    def theirs(self, raw: bytes) -> Any:
+        import pyarrow as pa
+
+        reader = pa.ipc.open_file(raw) if raw[:6] == b"ARROW1" else pa.ipc.open_stream(raw)
+        return _table_of_theirs(reader.read_all())
+
+
+def _table_of_ours(found: Any) -> Any:
+    assert isinstance(found, dict)
+    return {name: _value_of_ours(value) for name, value in found.items()}
+
+
+def _value_of_ours(value: Any) -> Any:
+    if isinstance(value, Ragged):
+        text = ("S" if value.values.encoding == "bytes" else "U") if isinstance(value.values, tb.Strings) else ""
+        return "rows", [_listed(row, text) for row in value.rows()]
+    if value.dtype in ("datetime64", "timedelta64") if not isinstance(value, tb.Strings) else False:
+        unit = value.meta["numpy.dtype"]
+        return unit, list(value.shape), bytes(value.data)
+    return neutral(value)
+
+
+def _listed(row: Any, text: str) -> Any:
+    if isinstance(row, list):
+        return [_listed(item, text) for item in row]
+    kind, shape, raw = plain(row)
+    return text or kind, shape, raw
+
+
+def _table_of_theirs(table: Any) -> Any:
+    table.validate(full=True)
+    if len(set(table.column_names)) != len(table.column_names):
+        raise ValueError("columns of one name")
+    return {name: _column(table.column(name).combine_chunks()) for name in table.column_names}
+
+
+def _column(array: Any) -> Any:
+    """The rows of an array as our values tell them."""
+    import pyarrow as pa
+
+    kind = array.type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return plain(array.to_numpy_ndarray()) if not _nulls(array.storage) else "nulls"
+    if _nulls(array):
+        return "nulls"
+    if pa.types.is_dictionary(kind):
+        return _column(array.dictionary_decode())
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_primitive(kind.value_type):
+        dtype, _, raw = _column(array.flatten())
+        return dtype, [len(array), kind.list_size], raw
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return "rows", [_item(array[row].values) for row in range(len(array))]
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_date32(kind):
+        x = array.to_numpy(zero_copy_only=False)
+        return x.dtype.str, list(x.shape), x.tobytes()
+    if pa.types.is_primitive(kind):
+        return plain(array.to_numpy(zero_copy_only=False))
+    text = str(kind).replace("large_", "").replace("_view", "")
+    if text in ("string", "binary") or text.startswith("fixed_size_binary"):
+        return "U" if text == "string" else "S", [len(array)], array.to_pylist()
+    return "other", str(kind)
+
+
+def _item(array: Any) -> Any:
+    found = _column(array)
+    return [_item(row.values) for row in array] if isinstance(found, tuple) and found[0] == "rows" else found
+
+
+def _nulls(array: Any) -> bool:
+    return bool(array.null_count) or ("list" in str(array.type) and bool(array.flatten().null_count))
+
+
+@cache
+def _message(dtype: str, shape: tuple[int, ...], order: str, named: bool) -> bytes:
+    import pyarrow as pa
+
+    x = np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape, order=order)  # type: ignore[call-overload]
+    sink = pa.BufferOutputStream()
+    names = [f"axis {n}" for n in range(len(shape))] if named else None
+    pa.ipc.write_tensor(pa.Tensor.from_numpy(x, dim_names=names), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+class TensorMessage(Pair):
+    package = "pyarrow"
+    words = "`ipc.read_tensor`"
+    remote = True
+    warm = _warm
+
+    def generate(self, rng: Random) -> bytes:
+        dtype = rng.choice(["i1", "u2", "i4", "u8", "f2", "f4", "f8"])
+        shape = rng.choice([(), (0,), (5,), (2, 3), (3, 0, 2), (2, 1, 2)])
+        raw = _message(dtype, shape, rng.choice("CF"), rng.random() < 0.3)
+        for _ in range(often_one(rng) - (rng.random() < 0.05)):
+            raw = damage(rng, raw)
+        return raw
+
+    def ours(self, raw: bytes) -> Any:
+        return neutral(tb.loads(raw, "arrowtensor", to="tensor", limits=LIMITS))
+
+    def theirs(self, raw: bytes) -> Any:
+        import pyarrow as pa
+
+        return plain(pa.ipc.read_tensor(pa.BufferReader(raw)).to_numpy())
+
+
+@cache
+def _file(names: tuple[str, ...], codec: str, checked: bool) -> bytes:
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(
+        _table(names), sink, compression=codec, write_page_checksum=checked, use_dictionary=codec == "snappy"
+    )
+    return sink.getvalue()
+
+
+class Parquet(Pair):
+    package = "pyarrow"
+    words = "`parquet.read_table`, `validate(full=True)`"
+    remote = ours_remote = True
+    warm = _warm
+
+    def generate(self, rng: Random) -> bytes:
+        names = tuple(name for name in _any_table(rng).column_names if name not in ("span", "half"))
+        raw = _file(names or ("int32",), rng.choice(["none", "none", "snappy", "zstd"]), rng.random() < 0.2)
+        for _ in range(often_one(rng) - (rng.random() < 0.05)):
+            raw = damage(rng, raw)
+        return raw
+
+    def ours(self, raw: bytes) -> Any:
+        return _table_of_ours(tb.loads(raw, "parquet", to="tensor", limits=LIMITS))
+
+    def theirs(self, raw: bytes) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        return _table_of_theirs(pq.read_table(pa.BufferReader(raw), use_threads=False))

@@ -1,0 +1,1 @@
+"""The C kernel without Python, under AddressSanitizer and UndefinedBehaviorSanitizer."""

@@ -1,0 +1,5 @@
+import sys
+
+from safety.fuzz.parsers.run import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Memory: leaks, allocations that fail, and the extension under the sanitizers."""

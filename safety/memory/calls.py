@@ -1,0 +1,115 @@
+"""Small calls of every function of the kernel, and of the verbs above it, that run out of memory in allocations.py."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import tensorbytes as tb
+from tensorbytes import _wire
+
+Call = Callable[[], Any]
+WORDS = np.array([0, 3, 3, 9], np.int64)
+SPANS = np.array([[0, 6]], np.int64)
+
+
+def _kernel() -> dict[str, Call]:
+    data, plane, room = bytes(range(64)), bytes(400), np.empty(600, np.uint8)
+    offsets, places, notes = np.zeros(3, np.int64), np.zeros((4, 2), np.int64), np.zeros(4, np.uint8)
+    record = _wire.frames([[data]])
+    strings = _wire.strings_pack(0x42, WORDS, data)
+    tensor = tb.dumps(np.arange(6.0).reshape(2, 3))
+    ints = b"\x0a\x04\x01\x02\x03\x04"
+    code = np.empty(500, np.uint8)
+    size = _wire.huffman_encode(plane[:399] + b"\1", code)
+    planes = np.empty(500, np.uint8)
+    planes_size = _wire.planes_encode(plane, planes, room, 4, True)
+    none = (None,) * 3
+    column = (3, b"key", None, np.array([0, 2, 4], np.int64), None, np.arange(4), None, 0)
+    return {
+        "crc32c": lambda: _wire.crc32c(data),
+        "scan": lambda: _wire.scan(record, 0, True, places),
+        "frame": lambda: _wire.frame(data, plane),
+        "frame_header": lambda: _wire.frame_header(12),
+        "frames": lambda: _wire.frames([[data] * 12, [plane]]),
+        "plain_tensor": lambda: _wire.plain_tensor(tensor, 12, len(tensor) - 4),
+        "plain_record": lambda: _wire.plain_record(tensor),
+        "prefault": lambda: _wire.prefault(room),
+        "fields": lambda: _wire.fields(tensor, 12, len(tensor) - 4, 0),
+        "resync": lambda: _wire.resync(plane + record, 0, 400 + len(record)),
+        "closing": lambda: _wire.closing(record, 12, len(record), 0),
+        "strings_pack": lambda: _wire.strings_pack(0x42, WORDS, data),
+        "strings_unpack": lambda: _wire.strings_unpack(strings, 0, len(strings), 0x42),
+        "example_locate": lambda: _wire.example_locate(
+            bytes(8), np.array([[0, 8]]), b"a", np.array([0, 1]), 0, notes, places, notes
+        ),
+        "example_steps": lambda: _wire.example_steps(bytes(8), np.array([[0, 0]]), offsets, *none[:2]),
+        "example_count": lambda: _wire.example_count(ints, SPANS, 3, offsets),
+        "example_fill": lambda: _wire.example_fill(ints, SPANS, 3, -1, np.empty(4, np.int64)),
+        "example_fill_all": lambda: _wire.example_fill_all(ints, [(SPANS, 3, -1, np.empty(4, np.int64))] * 3),
+        "example_fill_bytes": lambda: _wire.example_fill_bytes(ints, SPANS, offsets, room),
+        "example_sizes": lambda: _wire.example_sizes(*column, np.zeros(2, np.int64)),
+        "example_write": lambda: _wire.example_write(*column, np.array([0, 60]), room),
+        "example_record_sizes": lambda: _wire.example_record_sizes(WORDS, None, np.zeros(4, np.int64)),
+        "example_frame": lambda: _wire.example_frame(
+            room, np.array([0, 200]), np.array([50, 60]), None, np.zeros(2, np.int64), None, False
+        ),
+        "huffman_encode": lambda: _wire.huffman_encode(plane, room),
+        "huffman_decode": lambda: _wire.huffman_decode(code[:size], bytearray(400)),
+        "planes_encode": lambda: _wire.planes_encode(plane, room, bytearray(400), 4, True),
+        "planes_decode": lambda: _wire.planes_decode(planes[:planes_size], bytearray(400), bytearray(400), 4, True),
+        "planes_split": lambda: _wire.planes_split(plane, bytearray(400), 4, False),
+        "planes_join": lambda: _wire.planes_join([bytes(100)] * 4, bytearray(400), False),
+        "difference": lambda: _wire.difference(plane, bytearray(400), 8, 5),
+        "accumulate": lambda: _wire.accumulate(plane, bytearray(400), 8, 5),
+        "bits_pack": lambda: _wire.bits_pack(plane, bytearray(150), 4, 0, 12),
+        "bits_unpack": lambda: _wire.bits_unpack(bytes(150), bytearray(400), 4, 0, 12),
+    }
+
+
+def _verbs() -> dict[str, Call]:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    tree = {"w": array, "b": np.array(["text", "more"]), "n": [1, 2.5, None]}
+    calls: dict[str, Call] = {}
+    for name, value, format in (
+        ("tb", array, "tb"),
+        ("tb, a structure", tree, "tb"),
+        ("tensorproto", array, "tensorproto"),
+        ("npy", array, "npy"),
+        ("npz", {"w": array}, "npz"),
+        ("safetensors", {"w": array}, "safetensors"),
+    ):
+        data = tb.dumps(value, format)
+        calls[f"dumps, {name}"] = partial(tb.dumps, value, format)
+        calls[f"loads, {name}"] = partial(tb.loads, data, format)
+        calls[f"loads, {name}, damaged"] = partial(_refused, data[:-3], format)
+    calls["dumps, huffman"] = lambda: tb.dumps(np.zeros(400, np.float32), compression="split+huffman")
+    packed = tb.dumps(np.zeros(400, np.float32), compression="split+huffman")
+    calls["loads, huffman"] = lambda: tb.loads(packed)
+    records = _written()
+    calls["Examples written"] = _written
+    calls["Examples read"] = lambda: len(list(tb.open_records(io.BytesIO(records), threads=1)))
+    return calls
+
+
+def _refused(data: bytes, format: str) -> str:
+    try:
+        return repr(tb.loads(data, format))
+    except tb.CorruptError:
+        return "refused"
+
+
+def _written() -> bytes:
+    file = io.BytesIO()
+    with tb.RecordWriter(file) as writer:
+        for number in range(3):
+            writer.write({"x": np.array([1, 2], np.float32), "n": number, "s": "text"})
+    return file.getvalue()
+
+
+def calls() -> dict[str, dict[str, Call]]:
+    return {"kernel": _kernel(), "verbs": _verbs()}
