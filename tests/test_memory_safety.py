@@ -238,6 +238,36 @@ def test_a_file_cut_after_reading_kills_only_those_who_mapped_it(tmp_path):
     assert -signal.SIGBUS in ends.values()  # or the test would prove nothing
 
 
+def test_a_mapped_file_that_was_cut_is_refused_before_it_is_touched(tmp_path):
+    """In another process: where this fails, the system ends it."""
+    guarded = sorted({*FORMATS} - {"checkpoint", "onnx"})  # those may be several files, each with a map of its own
+    for format in guarded:
+        (tmp_path / format).mkdir()
+        saved(tmp_path / format, format)
+    code = f"""
+        import os, sys, warnings
+        import numpy as np, tensorbytes as tb
+        warnings.simplefilter("ignore")
+        for folder in sorted(os.scandir(sys.argv[1]), key=lambda found: found.name):
+            name = folder.name.partition("+")[0]
+            path = min(found.path for found in os.scandir(folder))
+            size = os.path.getsize(path)
+            with tb.open(path, format=name, **{READ_OPTIONS!r}.get(name, {{}})) as reader:
+                entry = reader.entries()[0]
+                for left in (size - 1, 0):
+                    os.truncate(path, left)
+                    for use in (entry.load, lambda: entry[:1], lambda: np.asarray(entry), lambda: list(reader),
+                                reader.verify):
+                        try:
+                            print(folder.name, "read", use())
+                        except tb.CorruptError as error:
+                            assert error.at == left and path in str(error) and "was cut" in str(error), error
+            print(folder.name)
+    """
+    status, said, errors = child(code, tmp_path)
+    assert (status, said.splitlines()) == (0, guarded), errors
+
+
 @pytest.mark.parametrize("format", ["tb", "npz", "checkpoint", "tb+zstd", "tb+huffman"])
 def test_a_mapped_file_rewritten_in_place_is_found_out(tmp_path, format):
     """Checksums are taken through the map: what is loaded whole after the change is refused."""

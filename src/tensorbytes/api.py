@@ -297,7 +297,7 @@ def open(
         return StreamReader(target, to, device, limits)
     path = storage.describe(target)
     found = opening.mapped(target, format)
-    return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device)
+    return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device, found.data)
 
 
 def _check_stream(target: Any, format: str | None, options: Options) -> None:

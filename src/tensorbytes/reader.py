@@ -39,10 +39,12 @@ class Entry(Displayed):
     `entry.load()` reads it whole and verifies its checksum first.
     """
 
-    __slots__ = ("_convert", "_leaf", "_path")
+    __slots__ = ("_convert", "_leaf", "_mapped", "_path")
 
-    def __init__(self, leaf: Leaf, convert: Callable[[Value], Any], path: str) -> None:
-        self._leaf, self._convert, self._path = leaf, convert, path
+    def __init__(
+        self, leaf: Leaf, convert: Callable[[Value], Any], path: str, mapped: memoryview | None = None
+    ) -> None:
+        self._leaf, self._convert, self._path, self._mapped = leaf, convert, path, mapped
 
     @property
     def name(self) -> str | None:
@@ -95,7 +97,7 @@ class Entry(Displayed):
         return self._load(lambda leaf: leaf)
 
     def _load(self, prepare: Callable[[Leaf], Leaf]) -> Any:
-        with naming(self._path):
+        with naming(self._path, self._mapped):
             if self._leaf.check is not None:
                 self._leaf.check()
             return restore(prepare(self._leaf), self._convert)
@@ -106,8 +108,8 @@ class Entry(Displayed):
 
     def __getitem__(self, index: Any) -> Any:
         value = self._leaf.value
-        if isinstance(value, Deferred):
-            with naming(self._path):
+        with naming(self._path, self._mapped):
+            if isinstance(value, Deferred):
                 if value.part is not None:
                     return self._convert(value.part(index))
                 value = value.load()
@@ -124,8 +126,9 @@ class Entry(Displayed):
         return self._convert(numpy_adapter.to_value(np.asarray(array[index])))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        whole = restore(self._leaf, numpy_adapter.from_value) if self._leaf.check is None else self.load()
-        return np.array(whole, dtype, copy=copy)
+        with naming(self._path, self._mapped):
+            whole = restore(self._leaf, numpy_adapter.from_value) if self._leaf.check is None else self.load()
+            return np.array(whole, dtype, copy=copy)
 
     def __len__(self) -> int:
         size = self.shape[0] if self.shape else None
@@ -157,11 +160,12 @@ _NAMELESS = (LimitError, LossError, UnsupportedError, UsageError)
 class naming:
     """Adds the file's name to errors that don't tell it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, mapped: memoryview | None = None) -> None:
+        self.path, self.mapped = path, mapped
 
     def __enter__(self) -> None:
-        pass
+        if self.mapped is not None:
+            storage.check_whole(self.mapped, self.path)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, CorruptError) and error.path is None:
@@ -188,9 +192,11 @@ class Reader(Displayed):
         format: str,
         to: str,
         device: str | None,
+        mapped: memoryview | None = None,
     ) -> None:
         self.path, self.format = path, format
         self._decoder: Callable[[bool], Iterator[Document]] | None = decode
+        self._mapped = mapped
         self._to, self._device = to, device
         self._documents: list[Document] | None = None
         self._by_name: dict[str, list[Leaf]] | None = None
@@ -201,7 +207,7 @@ class Reader(Displayed):
     def _decode(self, lazy: bool) -> Iterator[Document]:
         if self._decoder is None:
             raise TensorbytesError(f"{self.path} is closed")
-        with naming(self.path):
+        with naming(self.path, self._mapped):
             yield from self._decoder(lazy)
 
     # What is found out once is kept when it is whole: other threads, and close(), may come in between.
@@ -256,7 +262,7 @@ class Reader(Displayed):
         if isinstance(key, str):
             found = self._names().get(key, [])
             if len(found) == 1:
-                return Entry(found[0], self._convert, self.path)
+                return Entry(found[0], self._convert, self.path, self._mapped)
             if found:
                 raise KeyError(f"{self.path} holds {len(found)} tensors named {key!r}; take objects by number: f[0]")
             raise KeyError(f"{self.path} has no tensor {key!r}; it has {_some(self.keys())}")
@@ -271,7 +277,7 @@ class Reader(Displayed):
 
     def _restore(self, document: Document) -> Any:
         """An object, once everything of it is verified."""
-        with naming(self.path):
+        with naming(self.path, self._mapped):
             for leaf in document.leaves:
                 if leaf.check is not None:
                     leaf.check()
@@ -279,7 +285,7 @@ class Reader(Displayed):
 
     def entries(self) -> list[Entry]:
         """Every tensor of the file, named or not, unread."""
-        return [Entry(leaf, self._convert, self.path) for doc in self._lazy() for leaf in doc.leaves]
+        return [Entry(leaf, self._convert, self.path, self._mapped) for doc in self._lazy() for leaf in doc.leaves]
 
     def __iter__(self) -> Iterator[Any]:
         """The objects of the file one after another, each verified."""
@@ -293,7 +299,7 @@ class Reader(Displayed):
         return sum(1 for _ in self._decode(lazy=False))
 
     def close(self) -> None:
-        self._decoder = self._documents = self._by_name = None
+        self._decoder = self._documents = self._by_name = self._mapped = None
 
     def __enter__(self) -> Reader:
         return self

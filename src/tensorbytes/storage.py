@@ -396,6 +396,13 @@ def map_open(file: Any, private: bool = False) -> memoryview:
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
+def check_whole(mapped: memoryview, path: str) -> None:
+    """Refuse a mapped file that was cut since: touching what is gone would end the process."""
+    if isinstance(mapped.obj, mmap.mmap) and (left := mapped.obj.size()) < len(mapped.obj):
+        was = len(mapped.obj)
+        raise CorruptError(f"the file was cut to {left} bytes, from {was}, since it was opened", at=left, path=path)
+
+
 def owned(buffer: Any) -> Any:
     """An array or a view, copied unless its memory is surely no file's."""
     holder = buffer
