@@ -37,17 +37,19 @@ def _parsers() -> Iterator[Row]:
 
 def _differential() -> Iterator[Row]:
     figures = totals.read("differential")
-    cases, seconds, faults = (
-        sum(row[what] for row in figures.values()) for what in ("cases", "seconds", "peer_faults")
+    cases, seconds, faults, unlisted = (
+        sum(row[what] for row in figures.values()) for what in ("cases", "seconds", "peer_faults", "unlisted")
     )
-    said = f"{cases:,} inputs in {_hours(seconds)}; every difference is listed below; {faults:,} crashes of the others"
+    listed = f"differences are listed below, but for {unlisted}" if unlisted else "every difference is listed below"
+    said = f"{cases:,} inputs in {_hours(seconds)}; {listed}; {faults:,} crashes of the others"
     yield f"{len(figures)} comparisons with other libraries", said, "python -m safety.fuzz.differential"
 
 
 def _sweeps() -> Iterator[Row]:
     figures = totals.read("sweeps")
     cases, reads = figures["cases"], figures["reads"]
-    said = f"{cases:,} files, read {reads:,} times; {len(figures['areas'])} areas"  # type: ignore[arg-type,str-bytes-safe]
+    areas = f"{len(figures['areas'])} areas" + ("" if figures["complete"] else ", more to come")
+    said = f"{cases:,} files, read {reads:,} times; {areas}"  # type: ignore[str-bytes-safe]
     yield "every truncation, every flipped bit", said, "python tests/sweep_run.py"
 
 
@@ -103,13 +105,17 @@ def table() -> str:
     return "\n".join([*lines, "", "Fuzzing, target by target:", "", *_targets()])
 
 
+def updated(text: str) -> str:
+    """The page with the figures as they are now."""
+    before, _, rest = text.partition(START)
+    return f"{before}{START}\n{table()}\n{END}{rest.partition(END)[2]}"
+
+
 def main(arguments: list[str]) -> Any:
     if len(arguments) != 1:
         return "usage: python -m safety.figures PAGE"
     page = Path(arguments[0])
-    before, _, rest = page.read_text().partition(START)
-    after = rest.partition(END)[2]
-    page.write_text(f"{before}{START}\n{table()}\n{END}{after}")
+    page.write_text(updated(page.read_text()))
     return 0
 
 

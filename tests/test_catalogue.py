@@ -72,6 +72,13 @@ def test_the_page_is_up_to_date():
     assert catalogue.updated(text) == text, "python -m tests.catalogue docs/safety.md writes the tables again"
 
 
+def test_the_figures_are_those_that_were_measured():
+    from safety import figures
+
+    text = PAGE.read_text()
+    assert figures.updated(text) == text, "python -m safety.figures docs/safety.md writes them again"
+
+
 def test_every_reject_file_says_what_is_wrong_and_is_run():
     """Files of tests/corpus/reject are read by test_corpus.py::test_refused, under names that are words."""
     files = sorted(path.relative_to(FOLDER) for path in FOLDER.rglob("*.bin"))
