@@ -55,30 +55,31 @@ def _sweeps() -> Iterator[Row]:
 
 def _crashes() -> Iterator[Row]:
     figures = totals.read("crashes")
-    if (row := figures.get("faults")) is not None:
+    for kind, what, command in (
+        ("faults", "kills, failing and short calls at every call of a writer", "python -m safety.crashes"),
+        ("model", "power cuts of a modelled disk", "python -m safety.crashes --what model"),
+    ):
+        row = figures[kind]
         said = f"{row['points']:,} points of {row['scenarios']} ways to write; {row['violations']} violations"
-        yield "kills, failing and short calls at every call of a writer", said, "python -m safety.crashes"
-    if (row := figures.get("model")) is not None:
-        said = f"{row['points']:,} states of {row['scenarios']} ways to write; {row['violations']} violations"
-        yield "power cuts of a modelled disk", said, "python -m safety.crashes --what model"
+        yield what, said, command
     cut = [figures[name] for name in _FILESYSTEMS if name in figures]
     names = ", ".join(name for name in _FILESYSTEMS if name in figures)
     said = f"{sum(row['points'] for row in cut):,} cuts; {sum(row['violations'] for row in cut)} violations"
-    yield f"power cuts of real filesystems ({names})", said, "python -m safety.crashes --power"
+    yield f"power cuts of real filesystems ({names})", said, "python -m safety.crashes --power --core --every 3"
 
 
 def _memory() -> Iterator[Row]:
     figures = totals.read("memory")
     leaks, failed = figures["leaks"], figures["allocations"]
-    said = f"{leaks['rounds']:,} over {len(leaks['paths'])} paths, refusals included; {leaks['leaks']} leaks"
+    each = [path["rounds"] for path in leaks["paths"].values()]
+    said = f"{sum(each):,} over {len(each)} paths, {min(each):,} to {max(each):,} each; {leaks['leaks']} leaks"
     yield "round trips with memory watched", said, "python -m safety.memory.leaks"
-    count, wrong = (sum(row[what] for row in failed.values()) for what in ("failed allocations", "wrong"))
-    yield (
-        "allocations that fail",
-        f"{count:,}; {wrong} with another end than MemoryError",
-        "python -m safety.memory.allocations",
+    count, wrong, not_ours = (
+        sum(row[what] for row in failed.values()) for what in ("failed allocations", "wrong", "errors of Python itself")
     )
-    if (row := figures.get("sanitizers: address and undefined")) is not None:
+    said = f"{count:,}; {wrong} ended wrongly, {not_ours} in errors of Python's and NumPy's own; no crash"
+    yield "allocations that fail", said, "python -m safety.memory.allocations"
+    if (row := figures.get("sanitizers: address,undefined")) is not None:
         said = f"{row['tests']:,} tests; {row['findings']} findings"
         yield "the suite with the kernel under ASan and UBSan", said, "python -m safety.memory.sanitize"
     if (row := figures.get("sanitizers: thread")) is not None:

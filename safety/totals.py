@@ -16,8 +16,12 @@ def read(area: str) -> dict[str, dict[str, Any]]:
 
 
 def write(area: str, figures: dict[str, dict[str, Any]]) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{area}.json"
+    save(RESULTS / f"{area}.json", figures)
+
+
+def save(path: Path, figures: dict[str, Any]) -> None:
+    """Whole or not at all: a run may be interrupted."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     temporary.replace(path)

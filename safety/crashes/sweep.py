@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorbytes
+from safety import totals
 from safety.crashes import loop
 from safety.crashes.judging import Scenario, Violation
 from safety.crashes.running import Runner
@@ -243,5 +244,4 @@ def _figures(found: list[Tally], seconds: float) -> dict[str, dict[str, Any]]:
 def _save(path: Path, figures: dict[str, dict[str, Any]]) -> None:
     """Rows of this run replace those of earlier ones; others stay."""
     before = json.loads(path.read_text()) if path.exists() else {}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(before | figures, indent=1, sort_keys=True) + "\n")
+    totals.save(path, before | figures)

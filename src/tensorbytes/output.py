@@ -113,7 +113,7 @@ class Output:
         """
         self.check_open()
         self._loose, self._synced = True, False
-        with self._whole_or_closed():
+        with whole_or_closed(self):
             storage.write_pieces(self._file, pieces)
         self._written += size
         if whole:
@@ -128,7 +128,7 @@ class Output:
     def settle(self, sync: bool) -> None:
         """Hand all that was written to the system, or to the disk, without making it visible."""
         self.check_open()
-        with self._whole_or_closed():
+        with whole_or_closed(self):
             if sync and self._path is not None:
                 self._sync()
             elif hasattr(self._file, "flush"):
@@ -144,7 +144,7 @@ class Output:
         if self._path is None:
             return
         self.check_open()
-        with self._whole_or_closed():
+        with whole_or_closed(self):
             if self._temporary is not None:
                 self._replace(self._temporary, self._path)
             if sync:
@@ -159,15 +159,6 @@ class Output:
         os.replace(temporary, path)
         self.published = True
         self._settled()
-
-    @contextlib.contextmanager
-    def _whole_or_closed(self) -> Iterator[None]:
-        """The system tells of lost data once: nothing can be written after that as if nothing had happened."""
-        try:
-            yield
-        except BaseException:
-            self.abort()
-            raise
 
     def flush(self) -> None:
         self.settle(sync=False)
@@ -220,6 +211,16 @@ class Output:
             if self._path is not None and not self.foreign:
                 hidden.unlock(file)
             file.close()
+
+
+@contextlib.contextmanager
+def whole_or_closed(writer: Any) -> Iterator[None]:
+    """Abort a writer that fails: the system tells of lost data once, and nothing may be written after that."""
+    try:
+        yield
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def _discard(temporary: str, owner: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from random import Random
 
+from safety.fuzz import varints
 from safety.fuzz.differential.mutate import WIDE, damage
 
 VARINT, FIXED64, DELIMITED, START, END, FIXED32 = range(6)
@@ -27,27 +28,14 @@ class Field:
         self.tag_size = self.length_size = self.lie = 0
 
 
-def varint(value: int, size: int = 0) -> bytes:
-    """Of 64 bits, in at least `size` bytes."""
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value >= 0x80 or len(out) + 1 < size:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+varint = varints.written
 
 
 def read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(raw) and shift < 70:
-        byte = raw[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (1 << 64) - 1, at
-        shift += 7
-    raise ValueError(at)
+    value, at = varints.read(raw, at, len(raw))
+    if value is None:
+        raise ValueError(at)
+    return value & (1 << 64) - 1, at
 
 
 def parse(raw: bytes, schema: Schema) -> list[Field]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from safety import totals
 from safety.fuzz.differential import outcome
 from safety.fuzz.differential.listing import KINDS, Verdict, compare
 from safety.fuzz.differential.outcome import Outcome
@@ -173,13 +174,11 @@ def accumulate(tally: Tally, version: str, seed: int) -> None:
             row[key] = round(row[key] + old.get(key, 0), 1) if key == "seconds" else row[key] + old.get(key, 0)
         listed = Counter(old.get("listed", {}))
         listed.update(tally.listed)
-        row["listed"] = dict(listed.most_common())
+        row["listed"] = dict(listed)
         row["faults"] = {**old.get("faults", {}), **row["faults"]}
         row["next"] = old.get("next", 0) + (tally.cases if seed == 0 else 0)
         known[tally.name] = {"peer": version, **row}
-        fresh = RESULTS.with_suffix(".new")
-        fresh.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-        os.replace(fresh, RESULTS)
+        totals.save(RESULTS, known)
 
 
 @contextmanager

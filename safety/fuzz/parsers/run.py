@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safety import totals
 from safety.fuzz.parsers.harness import Target
 from safety.fuzz.parsers.targets import TARGETS
 
@@ -164,10 +165,7 @@ class Campaign:
             **{name: importlib.metadata.version(name) for name in ("numpy", "pyarrow")},
             **({"atheris": importlib.metadata.version("atheris")} if _has_atheris() else {}),
         }
-        self.results.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.results.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(self.figures, indent=1, sort_keys=True) + "\n")
-        temporary.replace(self.results)
+        totals.save(self.results, self.figures)
 
     def table(self) -> str:
         lines = [

@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
+from safety.fuzz import varints
 from tensorbytes._wire import crc32c, mask
 
 _FRAME = 16
@@ -103,15 +104,9 @@ def _delimited(data: bytearray, at: int, end: int) -> dict[int, tuple[int, int]]
 
 
 def _varint(data: bytearray | bytes, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return value, end
+    """(the value, where it ends); what is no varint takes all that is left."""
+    value, at = varints.read(data, at, end)
+    return (0, end) if value is None else (value, at)
 
 
 def npy(data: bytes) -> bytes:

@@ -14,6 +14,8 @@ import struct
 from random import Random
 from typing import Any, TypeAlias
 
+from safety.fuzz import varints
+
 _DEPTH = 6
 _MOST_FIELDS = 64
 _NUMBERS = (0, 1, 2, 3, 7, 8, 9, 20, 127, 128, 255, 1000, 1 << 31, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -68,7 +70,7 @@ def delimited(data: bytes, chance: Random) -> bytes:
         return data
     number = chance.randrange(len(messages))
     messages[number] = proto(messages[number], chance)
-    return b"".join(_number(len(one)) + one for one in messages)
+    return b"".join(varints.written(len(one)) + one for one in messages)
 
 
 def _parsed(data: bytes, depth: int) -> list[Field] | None:
@@ -155,35 +157,19 @@ def _change_value(field: Field, chance: Random) -> None:
 def _written(fields: list[Field]) -> bytes:
     out = bytearray()
     for number, wire, value in fields:
-        out += _number(number << 3 | wire)
+        out += varints.written(number << 3 | wire)
         if wire == 0:
-            out += _number(value & (1 << 64) - 1)
+            out += varints.written(value)
             continue
         raw = _written(value) if isinstance(value, list) else value
-        out += (_number(len(raw)) if wire == 2 else b"") + raw
+        out += (varints.written(len(raw)) if wire == 2 else b"") + raw
     return bytes(out)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """(the value, or -1; where it ends)"""
-    value = shift = 0
-    while at < len(data) and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return -1, at
-
-
-def _number(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    value, at = varints.read(data, at, len(data))
+    return -1 if value is None else value, at
 
 
 # ---- JSON ------------------------------------------------------------------------------

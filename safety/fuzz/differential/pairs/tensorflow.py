@@ -164,10 +164,13 @@ class Example(_TensorFlow):
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def parse(raw: Any) -> Any:
-            found = tf.io.parse_example(raw, specs)
-            return {key: found[key].flat_values if mode == RAGGED else found[key][0] for key in _KEYS}
+            return self._parsed(raw, specs, mode)
 
         return parse
+
+    def _parsed(self, raw: Any, specs: Any, mode: int) -> Any:
+        found = tensorflow().io.parse_example(raw, specs)
+        return {key: found[key].flat_values if mode == RAGGED else found[key][0] for key in _KEYS}
 
 
 class Sequence(Example):
@@ -184,21 +187,13 @@ class Sequence(Example):
             steps[key] = [_values(flat[a:b]) for a, b in pairwise(ends)]
         return {key: _values(context[key].numpy()) for key in _KEYS}, steps
 
-    @cache  # noqa: B019
-    def _parser(self, kind: int, mode: int) -> Any:
-        tf = tensorflow()
-        specs = self._schema(kind, mode).to_tf()
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def parse(raw: Any) -> Any:
-            context, lists, _ = tf.io.parse_sequence_example(raw, *specs)
-            return (
-                {key: context[key].flat_values for key in _KEYS},
-                {key: lists[key].flat_values for key in _KEYS},
-                {key: lists[key].values.row_lengths() for key in _KEYS},
-            )
-
-        return parse
+    def _parsed(self, raw: Any, specs: Any, mode: int) -> Any:
+        context, lists, _ = tensorflow().io.parse_sequence_example(raw, *specs)
+        return (
+            {key: context[key].flat_values for key in _KEYS},
+            {key: lists[key].flat_values for key in _KEYS},
+            {key: lists[key].values.row_lengths() for key in _KEYS},
+        )
 
 
 def _values(x: Any) -> Any:

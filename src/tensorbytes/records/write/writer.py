@@ -15,6 +15,7 @@ from typing import Any
 
 from tensorbytes import _wire, storage
 from tensorbytes.errors import UsageError
+from tensorbytes.output import whole_or_closed
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.schema import Schema, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
@@ -240,7 +241,7 @@ class RecordWriter:
             return
         self._files.check_open()
         count, self._rows, self._bytes = self._rows, 0, 0
-        with self._whole_or_closed():
+        with whole_or_closed(self):
             taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
             self._put(self._framed(taken, count, self._count), count)
 
@@ -255,15 +256,6 @@ class RecordWriter:
             self._save_schema()
         self._files.put(pieces)
         self._count += count
-
-    @contextlib.contextmanager
-    def _whole_or_closed(self) -> Iterator[None]:
-        """A writer that fails to write is closed: what is visible stays, up to its last whole record."""
-        try:
-            yield
-        except BaseException:
-            self.abort()
-            raise
 
     # ---- columns ------------------------------------------------------------
 
@@ -322,7 +314,7 @@ class RecordWriter:
             return self._framed(rows, stop - start, base + start)
 
         starts = range(0, count, step)
-        with self._whole_or_closed():
+        with whole_or_closed(self):
             for start, pieces in zip(starts, in_order(made, starts, available()), strict=True):
                 self._put(pieces, min(step, count - start))
 
@@ -332,7 +324,7 @@ class RecordWriter:
             self._files.check_open()
             self._drain()
             record = _wire.frames([[payload]])
-            with self._whole_or_closed():
+            with whole_or_closed(self):
                 self._files.put([record], self._count % len(self._files))
             self._count += 1
 
@@ -360,7 +352,7 @@ class RecordWriter:
         with self._lock:
             self._files.check_open()
             self._drain()
-            with self._whole_or_closed():
+            with whole_or_closed(self):
                 self._files.settle(sync)
                 with self._schema_saved():
                     self._files.publish(sync)
@@ -380,7 +372,7 @@ class RecordWriter:
             if self._files.closed:
                 return
             self._drain()
-            with self._whole_or_closed():
+            with whole_or_closed(self):
                 self._files.finish()
                 with self._schema_saved():
                     self._files.close()
