@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,13 @@ def _parsers() -> Iterator[Row]:
     figures = totals.read("fuzz_parsers")["targets"]
     guided, mutated = (sum(row[tier]["executions"] for row in figures.values()) for tier in _TIERS)
     seconds = sum(row[tier]["seconds"] for row in figures.values() for tier in _TIERS)
+    each: Counter[str] = Counter()
+    for row in figures.values():
+        each[row["parser"]] += sum(row[tier]["executions"] for tier in _TIERS)
     said = f"{guided:,} executions guided by coverage and {mutated:,} mutations in {_hours(seconds)}"
-    yield f"{len(figures)} targets of the parsers in Python", f"{said}; nothing open", "python -m safety.fuzz.parsers"
+    least = f"{min(each.values()):,} or more of each parser; nothing open"
+    what = f"{len(each)} parsers in Python, by {len(figures)} targets"
+    yield what, f"{said}; {least}", "python -m safety.fuzz.parsers"
 
 
 def _differential() -> Iterator[Row]:
@@ -88,13 +94,14 @@ def _memory() -> Iterator[Row]:
 
 
 def _targets() -> Iterator[str]:
-    yield "| target | executions | edges | hours |"
-    yield "| --- | --: | --: | --: |"
+    yield "| parser | target | executions | edges | hours |"
+    yield "| --- | --- | --: | --: | --: |"
     for name, row in sorted(totals.read("fuzz_kernel").items()):
-        yield f"| kernel: {name} | {row['executions']:,} | {row['edges']:,} | {row['seconds'] / 3600:.2f} |"
-    for name, row in sorted(totals.read("fuzz_parsers")["targets"].items()):
+        yield f"| the kernel | {name} | {row['executions']:,} | {row['edges']:,} | {row['seconds'] / 3600:.2f} |"
+    targets = totals.read("fuzz_parsers")["targets"]
+    for name, row in sorted(targets.items(), key=lambda item: (item[1]["parser"], item[0])):
         executions, seconds = (sum(row[tier][what] for tier in _TIERS) for what in ("executions", "seconds"))
-        yield f"| {name} | {executions:,} | {row['edges']:,} | {seconds / 3600:.2f} |"
+        yield f"| {row['parser']} | {name} | {executions:,} | {row['edges']:,} | {seconds / 3600:.2f} |"
 
 
 def table() -> str:

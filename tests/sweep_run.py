@@ -236,13 +236,16 @@ def child(area: str, small: bool, fatal: list[list[int]], progress: str) -> Foun
         gc.freeze()
         before = limit_memory()
         began = time.process_time()
-        for place, reading in readings.items():
-            for case in range(9 * len(reading.golden.data)):
-                if not case % 50:  # errors that went from thread to thread hold on to their frames until then
-                    gc.collect()
-                if note(*place, case):
-                    judge(reading, case, (case + 7 * place[0]) % TRACE_EVERY == 0, area, found)
-            reading.put(reading.golden.data)
+        for traced in (False, True):
+            if traced:  # once: CPython 3.11 may crash if a thread of C ends meanwhile, as pyarrow's do
+                tracemalloc.start()
+            for place, reading in readings.items():
+                for case in range(9 * len(reading.golden.data)):
+                    if not case % 50:  # errors that went from thread to thread hold on to their frames until then
+                        gc.collect()
+                    if ((case + 7 * place[0]) % TRACE_EVERY == 0) is traced and note(*place, case):
+                        judge(reading, case, traced, area, found)
+                reading.put(reading.golden.data)
         found.seconds = time.process_time() - began
         found.grown = address_space() - before
     return found
@@ -254,7 +257,7 @@ def judge(reading: Reading, case: int, traced: bool, area: str, found: Found) ->
     data = damage(golden.data, case)
     reading.put(data)
     if traced:
-        tracemalloc.start()
+        tracemalloc.clear_traces()
     signal.setitimer(signal.ITIMER_PROF, ENDLESS_SECONDS)  # the signal ends the process, and so names the case
     then = time.process_time()
     pieces, error = reading.read(data)
@@ -264,7 +267,6 @@ def judge(reading: Reading, case: int, traced: bool, area: str, found: Found) ->
     found.reads += 1
     if traced:
         peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
         found.traced += 1
         if peak > found.peak:
             found.peak, found.peak_case = peak, called(golden, reading.name, case)
@@ -302,6 +304,7 @@ def scratch() -> str | None:
 # ---- the process that watches -------------------------------------------------------
 
 ENVIRONMENT = {
+    "PYTHONFAULTHANDLER": "1",  # where it was when it died
     "TENSORBYTES_MAX_BYTES": str(MAX_BYTES),
     # Address space that is reserved and never used would count.
     "ARROW_DEFAULT_MEMORY_POOL": "system",

@@ -133,3 +133,37 @@ def test_buffers_that_can_not_be_read(give, format):
 def test_any_buffer_is_read(wrap):
     assert tb.equal(tb.loads(wrap(tb.dumps(ARRAYS))), ARRAYS)
     assert tb.equal(tb.loads(wrap(tb.dumps(ARRAYS["b"]))), ARRAYS["b"])
+
+
+def unaligned(array):
+    """The same array, at an odd address."""
+    memory = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    memory[:] = np.frombuffer(array.tobytes(), np.uint8)
+    out = memory.view(array.dtype).reshape(array.shape)
+    assert not out.flags.aligned or array.itemsize == 1
+    return out
+
+
+def records_of(batch):
+    out = io.BytesIO()
+    with tb.RecordWriter(out) as writer:
+        writer.write_batch(batch)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float16", "float32", "float64", "bool"])
+def test_arrays_at_odd_addresses_are_written_as_others(dtype):
+    array = np.arange(12).reshape(4, 3).astype(dtype)
+    assert records_of({"x": unaligned(array)}) == records_of({"x": array})
+    for name in ("tb", "npy", "arrow", "protobuf"):
+        assert tb.dumps(unaligned(array), name) == tb.dumps(array, name)
+
+
+def test_offsets_at_odd_addresses_are_read_as_others():
+    offsets, splits = np.array([0, 1, 3, 6]), np.array([0, 2, 3])
+    usual, odd = (tb.Strings((3,), place, b"abbccc", "utf-8") for place in (offsets, unaligned(offsets)))
+    assert records_of({"x": odd}) == records_of({"x": usual})
+    assert tb.dumps(odd, "onnx") == tb.dumps(usual, "onnx")
+    rows = tb.Ragged(usual, (splits,)), tb.Ragged(odd, (unaligned(splits),))
+    for write in (tb.dumps, lambda value: tb.dumps(value, "protobuf"), lambda value: records_of({"x": value})):
+        assert write(rows[0]) == write(rows[1])

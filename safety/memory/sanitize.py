@@ -51,7 +51,7 @@ def run(sanitizers: str, files: list[str], jobs: int) -> tuple[dict[str, Any], b
     reports, result = folder / "reports", folder / "result.xml"
     reports.mkdir()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"timeout={TEST_SECONDS}"]
-    command += ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
+    command += ["-n", str(jobs), "--dist", "loadfile"]
     started = time.monotonic()
     # UBSan beside ASan writes to the standard error alone, which pytest must leave to it.
     with open(reports / UNDEFINED, "wb") as errors:

@@ -213,7 +213,7 @@ TARGETS = [
     _format("tb", sealing.stored, target="tb_stored", options=({}, {"dequantize": False}), max_len=1024),
     Target("tb_stream", "tb", _stream, seeds.of("tb"), sealing.frames),
     _format("safetensors", sealing.safetensors, max_len=1024),
-    Target("safetensors_index", "safetensors", _shard_index, seeds.of("safetensors_index")),
+    Target("safetensors_index", "safetensors_index", _shard_index, seeds.of("safetensors_index")),
     _format("npy", sealing.npy, max_len=640),
     _format("npz", sealing.zipped, options=_SKIP, max_len=2304),
     _format("torchfile", sealing.zipped, options=_SKIP, max_len=2048),
@@ -233,7 +233,7 @@ TARGETS = [
         "checkpoint", "checkpoint", _checkpoint, seeds.of("checkpoint"), sealing.checkpoint, max_len=768, offsets=False
     ),
     Target("checkpoint_table", "checkpoint", _table, seeds.of("checkpoint_table"), sealing.table, offsets=False),
-    Target("checkpoint_state", "checkpoint", _state, seeds.of("checkpoint_state"), max_len=256),
+    Target("checkpoint_state", "checkpoint_state", _state, seeds.of("checkpoint_state"), max_len=256),
     Target("raw", "raw", _raw(), seeds.of("raw"), max_len=64),
     Target("json", "json", _json_text, seeds.of("json")),
 ]

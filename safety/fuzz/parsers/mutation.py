@@ -129,7 +129,7 @@ def main() -> None:
     name, seconds, corpus, artifacts, seed = sys.argv[1:6]
     files = [path.read_bytes() for path in sorted(Path(corpus).iterdir())] if Path(corpus).is_dir() else []
     target = TARGETS[name]
-    files = [data for data in [*target.seeds(), *files] if len(data) <= target.max_len]
+    files = [data for data in files if len(data) <= target.max_len]
     print(json.dumps(volume(target, files, float(seconds), int(seed), Path(artifacts))))
 
 

@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,15 +74,19 @@ class Campaign:
         return row
 
     def next_name(self, busy: set[str]) -> str | None:
-        """The target that had the least time. Those with enough executions come last, those with a finding never."""
+        """The target that had the least time. Those of parsers with enough executions wait; a finding ends it."""
         free = [name for name in self.names if name not in busy and not self._artifacts(name)]
+        executions: Counter[str] = Counter()
+        for name in self.figures["targets"]:
+            executions[TARGETS[name].parser] += self._sum(name, "executions")
 
         def so_far(name: str) -> tuple[bool, float]:
-            row = self.row(name)
-            executions, seconds = (sum(row[tier][what] for tier in TIERS) for what in ("executions", "seconds"))
-            return executions >= self._enough, seconds
+            return executions[TARGETS[name].parser] >= self._enough, self._sum(name, "seconds")
 
         return min(free, key=so_far, default=None)
+
+    def _sum(self, name: str, what: str) -> Any:
+        return sum(self.row(name)[tier][what] for tier in TIERS)
 
     def start(self, name: str, seconds: float) -> Child:
         target = TARGETS[name]
@@ -94,8 +99,8 @@ class Campaign:
         tier = TIERS[not _has_atheris() or (guided > self._share * (guided + plain) and guided > 0)]
         seconds = min(seconds, self._slice)
         log = self.work / name / f"{tier}.log"
+        plant(target, corpus)
         if tier == TIERS[0]:
-            plant(target, corpus)
             command = ["child", name, *self._options(target, seconds, artifacts), str(corpus)]
         else:
             seed = str(int(time.time()))
@@ -137,6 +142,7 @@ class Campaign:
         else:
             last = text.strip().rpartition("\n")[2]
             executions = json.loads(last)["executions"] if last.startswith("{") else 0
+        row["parser"] = child.target.parser
         row[child.tier]["executions"] += executions
         row[child.tier]["seconds"] = round(row[child.tier]["seconds"] + seconds, 1)
         name = child.target.name
@@ -235,7 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--slice", type=float, default=0, help="seconds of one process; by default all get a turn")
     parser.add_argument("--guided", type=float, default=0.5, help="the share of time that coverage guides")
-    parser.add_argument("--enough", type=int, default=10**7, help="executions after which a target waits for others")
+    parser.add_argument("--enough", type=int, default=10**7, help="executions after which a parser waits for others")
     parser.add_argument("--work", type=Path, default=ROOT / "build/fuzz/parsers", help="where corpora grow")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where figures add up")
     parser.add_argument("--dry", action="store_true", help="leave the figures alone")

@@ -396,16 +396,17 @@ static PyObject *py_fields(PyObject *module, PyObject *const *args, Py_ssize_t c
     return found ? Py_BuildValue("Nn", found, (Py_ssize_t)start) : NULL;
 }
 
-/* Offsets must start at 0, never fall, and end within the data. */
+/* Offsets must be aligned, start at 0, never fall, and end within the data. */
 static int offsets_valid(const Py_buffer *offsets, Py_ssize_t data_size)
 {
     const int64_t *p = offsets->buf;
     Py_ssize_t n = offsets->len / (Py_ssize_t)sizeof(int64_t);
-    int valid = n >= 1 && p[0] >= 0 && p[n - 1] <= data_size;
+    int aligned = (uintptr_t)p % 8 == 0, valid = aligned && n >= 1 && p[0] >= 0 && p[n - 1] <= data_size;
     for (Py_ssize_t i = 1; valid && i < n; i++)
         valid = p[i] >= p[i - 1];
     if (!valid)
-        PyErr_SetString(PyExc_ValueError, "string offsets must rise from 0 to the size of the data");
+        PyErr_SetString(PyExc_ValueError, aligned ? "string offsets must rise from 0 to the size of the data"
+                                                  : "expected an array that is aligned");
     return valid;
 }
 

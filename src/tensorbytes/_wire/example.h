@@ -71,7 +71,7 @@ struct example_column {
     const int64_t *steps;           /* NULL for plain features */
     const int64_t *offsets;
     const uint8_t *present;         /* NULL when every row has the feature */
-    const void *values;             /* float, int64_t or bytes */
+    const uint8_t *values;          /* of float, of int64_t or of strings, at any address */
     const int64_t *string_offsets;  /* KIND_BYTES */
 };
 

@@ -17,7 +17,13 @@ static void release(struct buffers *b)
         PyBuffer_Release(&b->views[--b->taken]);
 }
 
-/* The memory of an array argument, with the number of its items of `itemsize` bytes. */
+static int wrong(const char *what)
+{
+    PyErr_SetString(PyExc_ValueError, what);
+    return 0;
+}
+
+/* The memory of an array argument, with the number of its items of `itemsize` bytes: int64_t from 8 on. */
 static int take(struct buffers *b, PyObject *object, int writable, size_t itemsize, void *pointer, size_t *count)
 {
     void **out = pointer;
@@ -29,15 +35,11 @@ static int take(struct buffers *b, PyObject *object, int writable, size_t itemsi
     if (PyObject_GetBuffer(object, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
         return 0;
     b->taken++;
+    if (itemsize >= 8 && (uintptr_t)view->buf % 8)
+        return wrong("expected an array that is aligned");
     *out = view->buf;
     *count = (size_t)view->len / itemsize;
     return 1;
-}
-
-static int wrong(const char *what)
-{
-    PyErr_SetString(PyExc_ValueError, what);
-    return 0;
 }
 
 /* Pairs of (start, end), or of (offset, length), that must lie within `size` bytes. */
@@ -295,9 +297,10 @@ static int take_column(struct buffers *b, PyObject *const *args, size_t rows, st
         return wrong("no kind of list is 0");
     if (!take(b, args[1], 0, 1, &c->key, &c->key_size) || !take(b, args[2], 0, 8, &c->steps, &step_count)
         || !take(b, args[3], 0, 8, &c->offsets, &offset_count) || !take(b, args[4], 0, 1, &c->present, &present_count)
-        || !take(b, args[5], 0, item, &c->values, &value_count)
+        || !take(b, args[5], 0, 1, &c->values, &value_count)
         || !take(b, args[6], 0, 8, &c->string_offsets, &string_count))
         return 0;
+    value_count /= item;
     size_t from = *first, to = *first + rows;
     if (to < from || (c->present && present_count < to))
         return wrong("there are fewer rows than asked for");

@@ -34,6 +34,14 @@ static size_t field_size(size_t content)
 
 /* ---- sizes ---------------------------------------------------------------- */
 
+/* Arrays of others need not be aligned. */
+static uint64_t integer_at(const struct example_column *c, int64_t index)
+{
+    uint64_t value;
+    memcpy(&value, c->values + 8 * index, 8);
+    return value;
+}
+
 /* The packed bytes of values from .. to, or all entries of a BytesList. */
 static size_t content_size(const struct example_column *c, int64_t from, int64_t to)
 {
@@ -41,9 +49,8 @@ static size_t content_size(const struct example_column *c, int64_t from, int64_t
     if (c->kind == KIND_FLOAT)
         return (size_t)(to - from) * 4;
     if (c->kind == KIND_INT64) {
-        const int64_t *values = c->values;
         for (int64_t i = from; i < to; i++)
-            size += varint_size((uint64_t)values[i]);
+            size += varint_size(integer_at(c, i));
     } else {
         for (int64_t i = from; i < to; i++)
             size += field_size((size_t)(c->string_offsets[i + 1] - c->string_offsets[i]));
@@ -103,12 +110,12 @@ static int put_feature(uint8_t *out, size_t size, const struct example_column *c
     }
     if (c->kind == KIND_FLOAT) {
         if (content)
-            memcpy(out, (const float *)c->values + from, content);
+            memcpy(out, c->values + 4 * from, content);
         return 1;
     }
     for (int64_t i = from; i < to; i++) {
         if (c->kind == KIND_INT64) {
-            uint64_t value = (uint64_t)((const int64_t *)c->values)[i];
+            uint64_t value = integer_at(c, i);
             if (end - out < 10 && (size_t)(end - out) < varint_size(value))
                 return 0;
             out = put_varint(out, value);
@@ -120,7 +127,7 @@ static int put_feature(uint8_t *out, size_t size, const struct example_column *c
         *out++ = 0x0a;
         out = put_varint(out, length);
         if (length)
-            memcpy(out, (const uint8_t *)c->values + c->string_offsets[i], length);
+            memcpy(out, c->values + c->string_offsets[i], length);
         out += length;
     }
     return out == end;

@@ -59,7 +59,7 @@ def code_of(value: Tensor | Strings) -> int:
 def body(value: Tensor | Strings) -> tuple[bytes, Any]:
     """What follows the head: the tag and length of the content, and the content itself."""
     if isinstance(value, Strings):
-        return b"", strings_pack(_STRING_TAG, np.ascontiguousarray(value.offsets, np.int64), value.data)
+        return b"", strings_pack(_STRING_TAG, np.require(value.offsets, np.int64, ["C", "A"]), value.data)
     if not value.nbytes:
         return b"", b""
     return CONTENT_TAG + varint(value.nbytes), value.data

@@ -185,7 +185,7 @@ def _strings_head(value: Strings, allow: frozenset[str]) -> bytes:
 
 
 def _strings_content(value: Strings) -> bytes:
-    return strings_pack(_STRING_TAG, np.ascontiguousarray(value.offsets, np.int64), value.data)
+    return strings_pack(_STRING_TAG, np.require(value.offsets, np.int64, ["C", "A"]), value.data)
 
 
 def _metadata(only: Leaf, value: Tensor | Strings) -> bytes:

@@ -100,7 +100,7 @@ ROWS = [
     Divergence(
         _MESSAGE,
         OURS,
-        "negative strides|buffer over run",
+        "negative strides|buffer over run|offsets computed from shape and strides",
         "a stride that no element uses",
         "of an axis of one element, or of a tensor of none, it says nothing",
         example("arrowtensor-stride"),

@@ -23,6 +23,7 @@ from tensorbytes.errors import CorruptError, UnsupportedError
 
 MAGIC = b"PAR1"
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_NUMBERS, _BOOLEANS = (_I16, _I32, _I64), (_TRUE, _FALSE)
 _DEEPEST = 32
 _DELTA_BYTE_ARRAY = 7
 _MOST_HEADER = 1 << 24  # pyarrow's own limit for the header of a page
@@ -123,13 +124,6 @@ _FILE: _Wanted = {3: int, 4: [{1: [{1: bytes, 3: _COLUMN}], 3: int}]}
 _PAGE: _Wanted = {2: int, 3: int, 5: {1: int, 2: int}, 7: {1: int}, 8: {1: int, 4: int}}
 
 
-def _fields(inside: Any) -> _Wanted:
-    """The fields of the struct that a value is, or that its items are."""
-    if isinstance(inside, list):
-        inside = inside[0]
-    return inside if isinstance(inside, dict) else {}
-
-
 def _fits(value: Any, inside: Any) -> bool:
     if isinstance(inside, list):
         return isinstance(value, list) and all(isinstance(item, dict) for item in value)
@@ -137,7 +131,7 @@ def _fits(value: Any, inside: Any) -> bool:
 
 
 class _Reader:
-    """Thrift's compact protocol; fields that nobody wants are passed over."""
+    """Thrift's compact protocol; fields that nobody wants are passed over, which most of a footer is."""
 
     def __init__(self, data: memoryview, base: int) -> None:
         self.data, self.at, self.base = data, 0, base
@@ -146,21 +140,23 @@ class _Reader:
         return CorruptError(f"the footer {what}", at=self.base + self.at)
 
     def byte(self) -> int:
-        if self.at >= len(self.data):
+        at = self.at
+        if at >= len(self.data):
             raise self.fail("ends early")
-        self.at += 1
-        return self.data[self.at - 1]
+        self.at = at + 1
+        return self.data[at]
 
     def varint(self) -> int:
-        found = shift = 0
-        while True:
+        found = self.byte()
+        if found < 0x80:
+            return found
+        found &= 0x7F
+        for shift in range(7, 70, 7):
             piece = self.byte()
             found |= (piece & 0x7F) << shift
             if piece < 0x80:
                 return found
-            shift += 7
-            if shift > 63:
-                raise self.fail("has a number of over 64 bits")
+        raise self.fail("has a number of over 64 bits")
 
     def number(self) -> int:
         raw = self.varint()
@@ -179,45 +175,87 @@ class _Reader:
         field = 0
         while head := self.byte():
             field = field + (head >> 4) if head >> 4 else self.number()
-            inside = wanted.get(field)
-            value = self.value(head & 15, _fields(inside), depth)
-            if inside is not None:
-                if field in found or not _fits(value, inside):
-                    raise self.fail(f"has a field {field} of another kind")
-                found[field] = value
+            kind, inside = head & 15, wanted.get(field)
+            if inside is None:
+                self.pass_over(kind, depth)
+                continue
+            value = self.value(kind, inside, depth)
+            if field in found or not _fits(value, inside):
+                raise self.fail(f"has a field {field} of another kind")
+            found[field] = value
         return found
 
-    def value(self, kind: int, wanted: _Wanted, depth: int, in_list: bool = False) -> Any:
-        if kind in (_TRUE, _FALSE):
-            return self.byte() if in_list else kind
-        if kind == _BYTE:
-            return self.byte()
-        if kind in (_I16, _I32, _I64):
+    def value(self, kind: int, inside: Any, depth: int) -> Any:
+        """A value that is wanted; None if it is of a kind that never is."""
+        if kind in _NUMBERS:
             return self.number()
-        if kind == _DOUBLE:
-            return self.skip(8)
-        if kind == _BINARY:
-            self.skip(self.varint())
-            return b""
-        if kind == _STRUCT:
-            return self.struct(wanted, depth + 1)
-        if kind in (_LIST, _SET):
-            return self.list(wanted, depth)
-        if kind == _MAP:
-            count = self.varint()
-            kinds = self.byte() if count else 0
-            for _ in range(self.counted(count)):
-                self.value(kinds >> 4, {}, depth + 1, in_list=True)
-                self.value(kinds & 15, {}, depth + 1, in_list=True)
-            return None
-        raise self.fail(f"has a value of the unknown kind {kind}")
+        if kind == _STRUCT and isinstance(inside, dict):
+            return self.struct(inside, depth + 1)
+        if kind == _LIST and isinstance(inside, list):
+            items, count = self.items(depth)
+            if items == _STRUCT or not count:
+                return [self.struct(inside[0], depth + 2) for _ in range(count)]
+            return self.pass_over(items, depth + 1, count, in_list=True)
+        self.pass_over(kind, depth)
+        return b"" if kind == _BINARY else None
 
-    def list(self, wanted: _Wanted, depth: int) -> list[Any]:
+    def pass_over(self, kind: int, depth: int, count: int = 1, in_list: bool = False) -> None:
+        """Leave behind so many values of a kind. A boolean in a struct has no bytes: its kind says all."""
+        for _ in range(count):
+            if kind == _STRUCT:
+                self._pass_struct(depth + 1)
+            elif kind in _NUMBERS:
+                self.varint()
+            elif kind == _BINARY:
+                self.skip(self.varint())
+            elif kind in (_LIST, _SET):
+                items, length = self.items(depth)
+                self.pass_over(items, depth + 1, length, in_list=True)
+            elif kind == _DOUBLE:
+                self.skip(8)
+            elif kind == _BYTE or (kind in _BOOLEANS and in_list):
+                self.byte()
+            elif kind == _MAP:
+                self._pass_map(depth)
+            elif kind not in _BOOLEANS:
+                raise self.fail(f"has a value of the unknown kind {kind}")
+
+    def _pass_struct(self, depth: int) -> None:
+        """Most of the footer of a wide table: the usual fields without a call for each."""
+        if depth > _DEEPEST:
+            raise self.fail("is nested too deeply")
+        data, at = self.data, self.at
+        try:
+            while head := data[at]:
+                at += 1
+                kind = head & 15
+                if kind in _NUMBERS and head > 15 and data[at] < 0x80:
+                    at += 1
+                elif kind == _BINARY and head > 15 and data[at] < 0x80:
+                    at += 1 + data[at]
+                else:
+                    self.at = at
+                    if head < 16:
+                        self.number()
+                    self.pass_over(kind, depth)
+                    at = self.at
+        except IndexError:
+            raise self.fail("ends early") from None
+        self.at = at + 1
+
+    def _pass_map(self, depth: int) -> None:
+        count = self.varint()
+        kinds = self.byte() if count else 0
+        for _ in range(self.counted(count)):
+            self.pass_over(kinds >> 4, depth + 1, in_list=True)
+            self.pass_over(kinds & 15, depth + 1, in_list=True)
+
+    def items(self, depth: int) -> tuple[int, int]:
+        """The kind of the items of a list, and how many there are."""
         if depth > _DEEPEST:
             raise self.fail("is nested too deeply")
         head = self.byte()
-        count = self.counted(self.varint() if head >> 4 == 15 else head >> 4)
-        return [self.value(head & 15, wanted, depth + 1, in_list=True) for _ in range(count)]
+        return head & 15, self.counted(self.varint() if head >> 4 == 15 else head >> 4)
 
     def counted(self, count: int) -> int:
         """A number of items that the bytes left could hold: each takes one at least."""

@@ -166,7 +166,7 @@ def document(root: Any, notes: Notes, limits: Limits, lazy: bool, skip: bool = F
             items = [(key, item) for key, item in _last(node) if not skip or _unread(item) is None]
             reader.attributes(node, path, bool(items))
             stack.extend((item, (*path, ("key" if type(key) is str else "number", key))) for key, item in items)
-        elif type(node) in (list, tuple) and not _is_leaf(node):
+        elif type(node) in (list, tuple) and not _is_leaf(node) and not _is_leaf(node := type(node)(map(_text, node))):
             kind = type(node).__name__
             stack.extend((node[index], (*path, (kind, index))) for index in range(len(node) - 1, -1, -1))
         else:
@@ -205,6 +205,11 @@ def _is_leaf(node: list[Any] | tuple[Any, ...]) -> bool:
     """Whether a sequence is stored as one tensor: see tree.py."""
     kind = type(node[0]) if node else None
     return kind is None or (kind in _SCALARS and all(type(item) is kind for item in node))
+
+
+def _text(node: Any) -> Any:
+    """A dtype is read as its name."""
+    return node.name if type(node) is Name and node.kind == "dtype" else node
 
 
 class _Reader:
@@ -298,9 +303,7 @@ class _Reader:
         return self._texts[id(metadata)]
 
     def plain(self, node: Any, path: Path) -> None:
-        if type(node) is Name and node.kind == "dtype":
-            node = node.name
-        for leaf in flatten(node, lambda _: None):
+        for leaf in flatten(_text(node), lambda _: None):
             self.leaves.append(leaf._replace(path=path))
 
     def noted(self, node: Any, path: Path, note: _Note) -> None:
