@@ -88,6 +88,9 @@ def _memory() -> Iterator[Row]:
     if (row := figures.get("sanitizers: address,undefined")) is not None:
         said = f"{row['tests']:,} tests; {row['findings']} findings"
         yield "the suite with the kernel under ASan and UBSan", said, "python -m safety.memory.sanitize"
+    if (row := figures.get("free-threaded")) is not None:
+        said = f"{row['passed']:,} passed, {len(row['failed'])} failed, {row['lacking a package']} lack a package there"
+        yield f"tests on CPython {row['python']} without its lock", said, "python -m safety.memory.freethreaded PYTHON"
     if (row := figures.get("sanitizers: thread")) is not None:
         said = f"{row['calls']:,} calls from 16 threads; {row['findings']} findings"
         yield "the kernel under ThreadSanitizer", said, "python -m safety.memory.sanitize --threads 20"

@@ -582,6 +582,14 @@ def test_values_that_are_none_of_their_dtype():
         file["x"].load()
 
 
+def test_dates_are_whole_days():
+    raw = saved(pa.table({"x": pa.array([86_400_000, 1]).view(pa.date64())}))
+    with pytest.raises(errors.CorruptError, match="whole number of days"):
+        tb.loads(raw)
+    with tb.open(io.BytesIO(raw)) as file, pytest.raises(errors.CorruptError, match="whole number of days"):
+        file["x"].load()
+
+
 CHILD = """
 import io, json, resource, sys
 import pyarrow as pa, pyarrow.parquet, tensorbytes as tb

@@ -74,7 +74,8 @@ def environment(folder: Path, sanitizers: str, reports: Path) -> dict[str, str]:
         "TENSORBYTES_KERNEL": "compiled",
         # Python and the frameworks never free some of what they take: leaks are looked for in leaks.py. A test that
         # cuts a mapped file has children that the system ends.
-        "ASAN_OPTIONS": f"{options}:detect_leaks=0:handle_sigbus=0:allocator_may_return_null=1:detect_odr_violation=0",
+        "ASAN_OPTIONS": f"{options}:detect_leaks=0:handle_sigbus=0:malloc_context_size=8:allocator_may_return_null=1"
+        ":detect_odr_violation=0",
         "UBSAN_OPTIONS": f"{options}:print_stacktrace=1",
         "TSAN_OPTIONS": f"{options}:report_signal_unsafe=0",
     }

@@ -27,6 +27,8 @@ LEFT_OUT = {
     "test_layers.py": "reads the source alone",
     "test_docs.py": "runs commands and pages of documentation, no more of the kernel than the other tests do",
     "test_memory_limits.py": "limits its address space, of which the sanitizer takes terabytes",
+    "test_differential.py": "limits the address space of the other libraries",
+    "test_sanitizers.py": "builds with the sanitizers itself",
     "test_benchmarks.py": "measures speed",
 }
 

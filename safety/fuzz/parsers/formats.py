@@ -17,6 +17,7 @@ from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, as_numpy, chanc
 from tensorbytes import formats
 from tensorbytes.errors import CorruptError, TensorbytesError
 from tensorbytes.formats import _json, checkpoint, frame, onnx
+from tensorbytes.formats._arrow import thrift
 from tensorbytes.formats._checkpoint import bundle, bundle_read, sstable
 from tensorbytes.formats._checkpoint.bundle import Entry
 from tensorbytes.formats._safetensors import shards
@@ -133,6 +134,19 @@ def _state(data: bytes) -> None:
     checkpoint._latest_name(text)
 
 
+# ---- Parquet ---------------------------------------------------------------------------
+
+
+def _footer(data: bytes) -> None:
+    """The columns that a footer lists lie in the file, and so do their pages."""
+    for group in thrift.groups(memoryview(data)):
+        for chunk in group.chunks:
+            if not 4 <= chunk.start <= chunk.end <= len(data) or group.rows < 0:
+                raise Unsound(f"{chunk} in {len(data)} bytes")
+            if min(thrift.pages(memoryview(data), chunk)) < 0:
+                raise Unsound("pages of less than nothing")
+
+
 # ---- torch -----------------------------------------------------------------------------
 
 
@@ -222,6 +236,7 @@ TARGETS = [
     _format("arrow", rewrite=128, max_len=2048),
     _format("arrowtensor", max_len=768),
     _format("parquet", sealing.parquet, rewrite=128, max_len=2048),
+    Target("parquet_footer", "parquet", _footer, seeds.of("parquet_footer"), sealing.parquet, max_len=2048),
     _format("gguf", options=({}, {"arrays": True}), max_len=768),
     _format("onnx", options=({}, {"encoding": "bytes"})),
     Target("onnx_external", "onnx", _external, seeds.of("onnx_external"), max_len=256),

@@ -41,9 +41,9 @@ def mutations(target: Target, corpus: Sequence[bytes], seed: int) -> Callable[[]
         if change is not None and not bits & 3 << 58:
             made = change(items[(bits & 0xFFFF) % count], chance)
             return (made if seal is None else seal(made))[:most]
-        # Small ones twice as often as large ones: they are parsed faster, and have their faults as well.
-        data = bytearray(items[min((bits & 0xFFFF) % count, (bits >> 16 & 0xFFFF) % count)])
-        bits >>= 32
+        # The smallest of four: small ones are parsed faster, and have their faults as well.
+        data = bytearray(items[min(bits >> shift & 0x7FFF for shift in (0, 15, 30, 45)) * count >> 15])
+        bits = draw(60)
         for _ in range(1 + (bits & 3) % 3):
             size = len(data)
             at = (bits >> 6 & 0x3FFF) % size if size else 0

@@ -10,7 +10,7 @@ from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, chance
 from tensorbytes import _wire, api, foreign, formats, opening
 from tensorbytes.errors import CorruptError, LimitError, TensorbytesError
 from tensorbytes.reader import Reader
-from tensorbytes.records import events
+from tensorbytes.records import events, example
 from tensorbytes.records.files import detection, framing, index, salvage
 from tensorbytes.records.files.decoders import Feed, decoder
 from tensorbytes.records.files.framing import Block
@@ -84,6 +84,14 @@ def _examples(data: bytes) -> None:
             ]
             if repr([column[-1] for column in rows]) != repr([column[0] for column in alone]):
                 raise Unsound("a record read alone is another one")
+
+
+def _example(data: bytes) -> None:
+    """One record by protobuf's rules, in the form that we give it, which must stay the same."""
+    sequence = bool(chance(data) & 1)
+    form = example.canonical(data, sequence)
+    if not chance(data) & 2 and example.canonical(form, sequence) != form:
+        raise Unsound("written and read again, it is another record")
 
 
 def _cells() -> Any:
@@ -230,6 +238,7 @@ def _manifest(data: bytes) -> None:
 
 TARGETS = [
     Target("records", "records", _examples, seeds.of("records"), sealing.records),
+    Target("example", "records", _example, seeds.of("example")),
     Target("records_reference", "records", _examples, seeds.of("records"), sealing.records, kernel="reference"),
     Target("record_cells", "records", _cells(), seeds.of("record_cells"), sealing.records, max_len=768),
     Target("record_index", "record_index", _index, seeds.of("record_index"), sealing.frames),

@@ -275,6 +275,16 @@ def _records() -> Iterator[bytes]:
     yield _framed([b"", b""])
 
 
+def _payloads() -> Iterator[bytes]:
+    """What is in the records."""
+    for data in _made("records"):
+        at = 0
+        while at < len(data):
+            size = int.from_bytes(data[at : at + 8], "little")
+            yield data[at + 12 : at + 12 + size]
+            at += 16 + size
+
+
 def _framed(payloads: list[bytes]) -> bytes:
     return frames([[payload] for payload in payloads])
 
@@ -373,6 +383,8 @@ _MAKERS: dict[str, Callable[[], Iterable[bytes]]] = {
     "pickle": seeds_torch.pickles,
     "arrow": lambda: _arrow("arrow"),
     "parquet": lambda: _arrow("parquet"),
+    "parquet_footer": lambda: _made("parquet"),
+    "example": _payloads,
     "checkpoint": _checkpoints,
     "checkpoint_table": lambda: [index for index, _ in _bundles()],
     "checkpoint_state": lambda: [b'model_checkpoint_path: "a\\303\\xa9"\n', b"model_checkpoint_path: 'm-1'\n"],

@@ -13,7 +13,7 @@ from safety.fuzz.parsers.tokens import TOKENS
 _MUTATE: dict[str, Callable[[bytes, Random], bytes]] = {
     **dict.fromkeys(("tb", "tb_stored", "tb_stream", "record_index"), structured.records),
     **dict.fromkeys(("records", "records_reference", "record_cells", "events"), structured.records),
-    **dict.fromkeys(("tensorproto", "sparseproto", "protobuf", "onnx", "onnx_external"), structured.proto),
+    **dict.fromkeys(("example", "tensorproto", "sparseproto", "protobuf", "onnx", "onnx_external"), structured.proto),
     **dict.fromkeys(("json", "schema", "manifest", "safetensors_index"), structured.json),
     "delimited": structured.delimited,
     "pickle": structured.pickle,

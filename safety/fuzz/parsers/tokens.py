@@ -44,6 +44,7 @@ TOKENS: dict[str, tuple[bytes, ...]] = {
     "checkpoint_state": (b"model_checkpoint_path: ", b'"', b"\\x", b"\\0"),
     "json": (b"\\u", b"null", b"-0", b"1e9", b"NaN", b'":'),
     "records": _EXAMPLE,
+    "example": _EXAMPLE,
     "records_reference": _EXAMPLE,
     "record_cells": (*_EXAMPLE, b"\x08\x01\x12", b"AAAA", b"=="),
     "events": (b"\x2a", b"scalars", b"images", b"\x4a"),

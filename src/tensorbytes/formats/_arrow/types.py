@@ -184,7 +184,7 @@ def _retyped_form(found: Form, dtype: str, where: str) -> Form:
 
 
 def is_plain(kind: Any, own: Mapping[str, Any]) -> bool:
-    """Whether a column's buffer is the bytes of a tensor, as they are."""
+    """Whether a column's buffer is the bytes of a tensor, as they are, whatever they are."""
     pa = arrow()
     if "cell" in own and not pa.types.is_fixed_size_list(kind):
         return False
@@ -192,4 +192,4 @@ def is_plain(kind: Any, own: Mapping[str, Any]) -> bool:
         return permutation(kind) == tuple(range(len(kind.shape))) and is_plain(kind.value_type, {})
     if pa.types.is_fixed_size_list(kind):
         return is_plain(kind.value_type, {})
-    return not (pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_dictionary(kind))
+    return not (pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_dictionary(kind))
