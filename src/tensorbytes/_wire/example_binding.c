@@ -35,7 +35,7 @@ static int take(struct buffers *b, PyObject *object, int writable, size_t itemsi
     if (PyObject_GetBuffer(object, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
         return 0;
     b->taken++;
-    if (itemsize >= 8 && (uintptr_t)view->buf % 8)
+    if (itemsize >= 8 && view->len && (uintptr_t)view->buf % 8)
         return wrong("expected an array that is aligned");
     *out = view->buf;
     *count = (size_t)view->len / itemsize;
