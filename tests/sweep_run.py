@@ -237,7 +237,7 @@ def child(area: str, small: bool, fatal: list[list[int]], progress: str) -> Foun
         before = limit_memory()
         began = time.process_time()
         for traced in (False, True):
-            if traced:  # once: CPython 3.11 may crash if a thread of C ends meanwhile, as pyarrow's do
+            if traced:  # once: CPython 3.11 may crash if threads of C enter it meanwhile, as pyarrow's do
                 tracemalloc.start()
             for place, reading in readings.items():
                 for case in range(9 * len(reading.golden.data)):

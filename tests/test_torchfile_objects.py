@@ -366,3 +366,16 @@ def test_every_flip_of_a_bit():
                 outcomes.add(type(error))
             good[at] ^= 1 << bit
     assert {tb.CorruptError, dict} < outcomes
+
+
+def test_sequences_of_dtypes_stay_what_they_are_when_written_again(tmp_path):
+    found = {"a": (torch.float32, torch.int8), "b": [torch.float32, 3], "c": ((torch.bool,),)}
+    torch.save(found, tmp_path / "x.pt")
+    names = {"a": ("torch.float32", "torch.int8"), "b": ["torch.float32", 3], "c": (("torch.bool",),)}
+    assert tb.load(tmp_path / "x.pt") == names
+    tb.convert(tmp_path / "x.pt", tmp_path / "y.pt")
+    first, second = (
+        [(e.name, e.kind, e.shape) for e in tb.open(tmp_path / name).entries()] for name in ("x.pt", "y.pt")
+    )
+    assert first == second
+    assert tb.load(tmp_path / "y.pt") == names
