@@ -72,12 +72,12 @@ bench: $(VENV)/model
 	$(BIN)/python -m benchmarks
 
 fidelity: $(VENV)/dev
-	$(BIN)/python -m tests.fidelity docs/fidelity.md
-	$(BIN)/python -m tests.conversions docs/conversions.md
-	$(BIN)/python -m tests.readme README.md
+	$(BIN)/python -m tests.support.fidelity docs/fidelity.md
+	$(BIN)/python -m tests.support.conversions docs/conversions.md
+	$(BIN)/python -m tests.support.readme README.md
 
 transcripts: $(VENV)/dev
-	$(BIN)/python -m tests.transcripts docs/transcripts.md
+	$(BIN)/python -m tests.support.transcripts docs/transcripts.md
 
 fuzz: $(VENV)/fuzz
 	$(BIN)/python -m safety.fuzz.kernel $(DRY) --seconds $$(($(SECONDS) / 4))
@@ -91,7 +91,7 @@ crashes: $(VENV)/dev
 	$(BIN)/python -m safety.figures docs/safety.md
 
 sweep: $(VENV)/dev
-	$(BIN)/python tests/sweep_run.py
+	$(BIN)/python -m tests.support.sweeps.run
 	$(BIN)/python -m safety.figures docs/safety.md
 
 sanitize: $(VENV)/dev

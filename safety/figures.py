@@ -56,7 +56,7 @@ def _sweeps() -> Iterator[Row]:
     cases, reads = figures["cases"], figures["reads"]
     areas = f"{len(figures['areas'])} areas" + ("" if figures["complete"] else ", more to come")
     said = f"{cases:,} files, read {reads:,} times; {areas}"  # type: ignore[str-bytes-safe]
-    yield "every truncation, every flipped bit", said, "python tests/sweep_run.py"
+    yield "every truncation, every flipped bit", said, "python -m tests.support.sweeps.run"
 
 
 def _crashes() -> Iterator[Row]:

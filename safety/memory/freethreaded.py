@@ -19,16 +19,16 @@ from safety.memory import extension
 
 FOLDER = extension.ROOT / "build/freethreaded"
 FILES = (
-    "test_threads.py",
-    "test_memory_safety.py",
-    "test_kernel.py",
-    "test_codec_kernel.py",
-    "test_coded_planes.py",
-    "test_example_kernel_calls.py",
-    "test_frame.py",
-    "test_files.py",
-    "test_record_writer.py",
-    "test_records_access.py",
+    "unit/test_threads.py",
+    "hostile/test_memory_safety.py",
+    "unit/test_kernel.py",
+    "unit/test_codec_kernel.py",
+    "unit/test_coded_planes.py",
+    "unit/test_example_kernel_calls.py",
+    "formats/test_frame.py",
+    "formats/test_frame_files.py",
+    "records/test_writer.py",
+    "records/test_access.py",
 )
 ASK = "import sys, sysconfig as s; print(s.get_path('include'), s.get_config_var('SOABI'), sys.version.split()[0])"
 

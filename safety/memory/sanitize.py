@@ -24,12 +24,12 @@ TEST_SECONDS = 1800
 UNDEFINED = "undefined"
 # Tests that can't run so, each with the reason.
 LEFT_OUT = {
-    "test_layers.py": "reads the source alone",
-    "test_docs.py": "runs commands and pages of documentation, no more of the kernel than the other tests do",
-    "test_memory_limits.py": "limits its address space, of which the sanitizer takes terabytes",
-    "test_differential.py": "limits the address space of the other libraries",
-    "test_sanitizers.py": "builds with the sanitizers itself",
-    "test_benchmarks.py": "measures speed",
+    "contract/test_layers.py": "reads the source alone",
+    "docs/test_pages.py": "runs commands and pages of documentation, no more of the kernel than the other tests do",
+    "hostile/test_memory_limits.py": "limits its address space, of which the sanitizer takes terabytes",
+    "hostile/test_differential.py": "limits the address space of the other libraries",
+    "hostile/test_sanitizers.py": "builds with the sanitizers itself",
+    "docs/test_benchmarks.py": "measures speed",
 }
 
 
@@ -116,9 +116,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     args = parser.parse_args()
     sanitizers = "thread" if args.threads else "address,undefined"
-    paths = (extension.ROOT / "tests").glob("test_*.py")
-    ordered = sorted(paths, key=lambda path: ("_wire" not in path.read_text(), path))
-    every = [path.name for path in ordered]  # those that call the kernel themselves come first
+    tests = extension.ROOT / "tests"
+    ordered = sorted(tests.rglob("test_*.py"), key=lambda path: ("_wire" not in path.read_text(), path))
+    every = [str(path.relative_to(tests)) for path in ordered]  # those that call the kernel themselves come first
     files = args.only or [file for file in every if file not in LEFT_OUT]
     try:
         figures, clean = run_threads(args.threads) if args.threads else run(sanitizers, files, args.jobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from functools import cached_property
 from importlib.metadata import version
@@ -13,9 +12,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 FOLDER = "DIFFERENTIAL_FOLDER"
-# The builders of files that the tests use.
-if str(ROOT / "tests") not in sys.path:
-    sys.path.append(str(ROOT / "tests"))
 
 
 class Pair:

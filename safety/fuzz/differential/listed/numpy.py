@@ -5,8 +5,7 @@ import zipfile
 from typing import Any
 
 from safety.fuzz.differential.listing import BOTH, OURS, THEIRS, Divergence
-
-from npy_bytes import header, npy  # isort: skip
+from tests.support.npy_bytes import header, npy
 
 _NPY, _NPZ, _EITHER = ("npy",), ("npz",), ("npy", "npz")
 

@@ -7,8 +7,7 @@ from safety.fuzz.differential import protobytes
 from safety.fuzz.differential.listing import BOTH, OURS, THEIRS, Divergence
 from safety.fuzz.differential.pairs import gguf
 from safety.fuzz.differential.pairs.onnx import Model, Tensor
-
-from wire_bytes import DELIMITED, field, number, overlong, tag  # isort: skip
+from tests.support.wire_bytes import DELIMITED, field, number, overlong, tag
 
 _TENSOR, _MODEL, _ONNX, _GGUF = ("onnx-tensor",), ("onnx-model",), ("onnx-tensor", "onnx-model"), ("gguf",)
 

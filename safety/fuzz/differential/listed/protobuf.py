@@ -9,9 +9,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from safety.fuzz.differential import protobytes
 from safety.fuzz.differential.listing import BOTH, OURS, THEIRS, Divergence
 from safety.fuzz.differential.pairs.upb import SparseProto, TensorProto, feature_of
-
-from example_bytes import ENTRIES  # isort: skip
-from wire_bytes import DELIMITED, FIXED32, field, int64s, number, overlong, tag, tensor  # isort: skip
+from tests.support.example_bytes import ENTRIES
+from tests.support.wire_bytes import DELIMITED, FIXED32, field, int64s, number, overlong, tag, tensor
 
 _TENSOR, _SPARSE = ("upb-tensorproto", "tf-tensorproto"), ("upb-sparse", "tf-sparse")
 _EXAMPLE, _SEQUENCE = ("upb-example",), ("upb-sequence",)

@@ -1,8 +1,7 @@
 """Against the safetensors library."""
 
 from safety.fuzz.differential.listing import THEIRS, Divergence
-
-from safetensors_cases import dims, entry, file, one  # isort: skip
+from tests.support.safetensors_cases import dims, entry, file, one
 
 _PAIR = ("safetensors",)
 ROWS = [

@@ -7,8 +7,7 @@ from safety.fuzz.differential import protobytes
 from safety.fuzz.differential.listed.protobuf import _entries
 from safety.fuzz.differential.listing import BOTH, OURS, THEIRS, Divergence
 from safety.fuzz.differential.pairs.tensorflow import _KEYS, FIXED
-
-from wire_bytes import FIXED32, field, tag  # isort: skip
+from tests.support.wire_bytes import FIXED32, field, tag
 
 _DEFAULTS = {1: [b"?", b"?"], 2: struct.pack("<2f", -7, -7), 3: struct.pack("<2q", -7, -7)}
 

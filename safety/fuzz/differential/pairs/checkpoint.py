@@ -20,8 +20,7 @@ from safety.fuzz.differential.outcome import LIMITS
 from safety.fuzz.differential.pair import Pair
 from safety.fuzz.differential.pairs.tensorflow import tensorflow
 from tensorbytes import dtypes
-
-import checkpoint_bytes as cb  # isort: skip
+from tests.support import checkpoint_bytes as cb
 
 _CODES = [1, 2, 3, 4, 5, 6, 9, 10, 14, 19, 22, 23, 8]
 _SHAPES: list[tuple[int, ...]] = [(), (0,), (2,), (3,), (2, 2), (1, 3)]

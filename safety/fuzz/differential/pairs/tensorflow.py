@@ -22,9 +22,8 @@ from safety.fuzz.differential.pair import Pair
 from safety.fuzz.differential.pairs import upb
 from tensorbytes import dtypes
 from tensorbytes.records.schema import Feature, Schema
-
-import wire_bytes  # isort: skip
-from example_bytes import Grammar  # isort: skip
+from tests.support import wire_bytes
+from tests.support.example_bytes import Grammar
 
 _KEYS = ("a", "b", "é", "label")
 _KINDS = {1: "bytes", 2: "float32", 3: "int64"}

@@ -117,7 +117,7 @@ class WeightsOnly(Pair):
         import torch  # noqa: F401
 
     def generate(self, rng: Random) -> bytes:
-        from torch_bytes import archive
+        from tests.support.torch_bytes import archive
 
         if rng.random() < 0.1:
             return damage(rng, rng.choice(_older()))

@@ -168,7 +168,7 @@ def sparse_neutral(value: Any) -> Any:
 
 @cache
 def _records(sequence: bool) -> list[bytes]:
-    from example_bytes import Grammar
+    from tests.support.example_bytes import Grammar
 
     return pool(lambda rng: Grammar(rng.randrange, rng.choice([0, 0, 1])).record(sequence))
 
@@ -179,7 +179,7 @@ class _Examples(Pair):
     schema = protobytes.EXAMPLE
 
     def generate(self, rng: Random) -> bytes:
-        from example_bytes import Grammar
+        from tests.support.example_bytes import Grammar
 
         raw: bytes
         if rng.random() < 0.3:
@@ -194,7 +194,7 @@ class _Examples(Pair):
         return tuple(plain_map(found) for found in parse_sequence(raw))
 
     def theirs(self, raw: bytes) -> Any:
-        from example_bytes import MAPS
+        from tests.support.example_bytes import MAPS
 
         message = MAPS[self.sequence].FromString(raw)
         if not self.sequence:
@@ -220,7 +220,7 @@ def feature_of(message: Any) -> Any:
 
 
 def plain_map(features: Any) -> Any:
-    from example_bytes import plain_map as plain
+    from tests.support.example_bytes import plain_map as plain
 
     return plain(features)
 

@@ -1,0 +1,120 @@
+"""The benchmark harness runs and reports; nothing here depends on how fast anything is."""
+
+import json
+import subprocess
+import sys
+
+from tests.support import ROOT
+
+
+def quick_run(folder, *rows):
+    """(results.json, what was printed)"""
+    only = [word for row in rows for word in ("--only", row)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", *only, "--out", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "results.json").read_text()), done.stdout
+
+
+def check_contender(contender):
+    assert "failed" not in contender, contender
+    assert 0 < contender["low"] <= contender["median"] <= contender["high"]
+    assert contender["rounds"] >= 2
+    assert contender["calls"] >= 1
+
+
+def test_a_quick_run_reports_what_it_measured(tmp_path):
+    document, printed = quick_run(tmp_path, "crc")
+    assert document["version"] == 1
+    assert document["quick"] is True
+    assert {"cpu", "cores", "python", "compiled_kernel"} <= document["machine"].keys()
+    (line,) = document["lines"]
+    assert (line["row"], line["name"], line["target"]) == ("crc", "crc", None)
+    assert [c["role"] for c in line["contenders"]] == ["ours", "peer"]
+    for contender in line["contenders"]:
+        check_contender(contender)
+    assert line["best_peer"].keys() == {"name", "ratio"}
+    assert line["title"] in printed
+    assert line["title"] in (tmp_path / "benchmarks.md").read_text()
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+RECORD_LINES = {
+    "records": ["tensorbytes", "TensorFlow", "tfrecord", "protobuf", "read and CRC-check"],
+    "records.inferred": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "records.rows": ["tensorbytes", "tfrecord", "protobuf"],
+    "records.gzip": ["tensorbytes", "TensorFlow", "inflate and CRC-check"],
+    "wide": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "tokens": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "images": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "sequences": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "write.columns": ["tensorbytes", "TensorFlow", "TensorFlow, in place", "tfrecord"],
+    "write.rows": ["tensorbytes", "TensorFlow", "TensorFlow, in place", "tfrecord"],
+    "memory": ["tensorbytes", "before reading", "the limit"],
+}
+
+
+def test_everybody_reads_and_writes_the_same_records(tmp_path):
+    """A contender that gives back other values than went in has failed."""
+    rows = dict.fromkeys(name.partition(".")[0] for name in RECORD_LINES)
+    document, printed = quick_run(tmp_path, *rows)
+    found = {line["name"]: line for line in document["lines"]}
+    assert {name: [c["name"] for c in line["contenders"]] for name, line in found.items()} == RECORD_LINES
+    for line in found.values():
+        for contender in line["contenders"]:
+            check_contender(contender)
+        assert line["records"] > 0
+        assert line["title"] in printed
+    peak = next(c["median"] for c in found["memory"]["contenders"] if c["role"] == "ours")
+    assert 10e6 < peak < 10e9
+    page = (tmp_path / "benchmarks.md").read_text()
+    assert f"| tensorbytes | {peak / 1e6:.3g} MB |" in page
+    assert "M records/s" in page
+
+
+def lines_of(document, row):
+    return {line["name"]: line for line in document["lines"] if line["row"] == row}
+
+
+WEIGHT_PACKERS = [
+    "tensorbytes", "chunks alone", "zipnn", "blosc2 shuffle+zstd", "blosc2 bitshuffle+lz4", "zstandard 1",
+    "zstandard 3",
+]  # fmt: skip
+TOKEN_PACKERS = ["tensorbytes", "compression='zstd'", "compression='zstd:1'", "zstandard 1", "zstandard 3"]
+
+
+def test_compression_rows_compare_sizes_and_speeds(tmp_path):
+    """A contender that does not give back what it was given has failed, zipnn's spoilt input included."""
+    document, printed = quick_run(tmp_path, "weights", "tokenids", "chunkslice", "quantize")
+    for line in document["lines"]:
+        for contender in line["contenders"]:
+            check_contender(contender)
+        assert line["title"] in printed
+    weights, tokens = lines_of(document, "weights"), lines_of(document, "tokenids")
+    for kind in ("bfloat16", "float32"):
+        for what in ("size", "compress", "decompress"):
+            assert [c["name"] for c in weights[f"weights.{kind}.{what}"]["contenders"]] == WEIGHT_PACKERS
+    for line in tokens.values():
+        assert [c["name"] for c in line["contenders"]] == TOKEN_PACKERS
+    assert len(tokens) == 16
+    size = weights["weights.bfloat16.size"]
+    assert size["unit"] == "size"
+    ours = next(c["median"] for c in size["contenders"] if c["role"] == "ours")
+    assert 0.6 < ours / size["bytes"] < 0.7
+    assert f"| tensorbytes | {100 * ours / size['bytes']:.2f} % |" in (tmp_path / "benchmarks.md").read_text()
+
+
+def test_auto_is_compared_with_every_pipeline(tmp_path):
+    from benchmarks.compression_data import KINDS
+
+    document, _ = quick_run(tmp_path, "auto")
+    lines = lines_of(document, "auto")
+    sizes = [line for line in lines.values() if line["unit"] == "size"]
+    assert len(sizes) == len(KINDS)
+    assert len(lines) == len(KINDS) + 6
+    for line in lines.values():
+        for contender in line["contenders"]:
+            check_contender(contender)
+    smallest = {name: min(c["median"] for c in line["contenders"]) / line["bytes"] for name, line in lines.items()}
+    assert smallest["auto.zeros_float32"] < 0.01
+    assert smallest["auto.random_bytes_uint8"] > 0.99

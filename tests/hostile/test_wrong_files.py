@@ -1,0 +1,436 @@
+"""Files that are none of tensors are called by their names, and errors name the file they are about."""
+
+import bz2
+import errno
+import gzip
+import io
+import json
+import lzma
+import os
+import pickle
+import tarfile
+import tempfile
+import threading
+import tomllib
+import zipfile
+
+import numpy as np
+import pytest
+
+import tensorbytes as tb
+from tensorbytes import storage
+from tensorbytes.reader import naming
+from tensorbytes.viewer import report
+from tests.support import ROOT
+
+
+def zipped(name):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, b"text")
+    return file.getvalue()
+
+
+def tarred(name):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return file.getvalue()
+
+
+HTML = b"\n  <!DocType HTML>\n<html><body>404 Not Found</body></html>"
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+WRONG = {
+    "html": (HTML, "an HTML page, not tensors: a failed download?"),
+    "html without doctype": (b"\xef\xbb\xbf<html lang='en'>" + bytes(100), "an HTML page"),
+    "xml": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "XML, not tensors"),
+    "json": (b'{"error": "Repository not found"}', "JSON, not tensors: an error message"),
+    "indented json": (json.dumps({"weight_map": {}}, indent=2).encode(), "JSON"),
+    "lfs": (POINTER, "run `git lfs pull`"),
+    "gzip": (gzip.compress(tb.dumps(np.arange(9))), "gzip-compressed: decompress it first"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x04\x00" + bytes(50), "zstd-compressed: decompress it first"),
+    "hdf5": (b"\x89HDF\r\n\x1a\n" + bytes(100), "HDF5, which is not read here"),
+    "png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(50), "a PNG image"),
+    "pdf": (b"%PDF-1.7\n" + bytes(50), "a PDF document"),
+    "elf": (b"\x7fELF\x02\x01\x01" + bytes(50), "ELF"),
+    "zip": (zipped("readme.txt"), "a zip archive, and neither npz nor"),
+    "keras": (zipped("metadata.json"), "a Keras model .* load it with keras"),
+    "tar": (tarred("readme.txt"), "a tar archive: unpack it first"),
+    "bzip2": (bz2.compress(b"text" * 50), "bzip2-compressed: decompress it first"),
+    "xz": (lzma.compress(b"text" * 50), "xz-compressed: decompress it first"),
+    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(50), "a JPEG image, which is not read here: decode it"),
+    "wav": (b"RIFF\x24\0\0\0WAVEfmt " + bytes(50), "sound, which is not read here"),
+    "sqlite": (b"SQLite format 3\0" + bytes(100), "an SQLite database"),
+    "tflite": (b"\x1c\0\0\0TFL3" + bytes(100), "a TensorFlow Lite model"),
+    "matlab": (b"MATLAB 5.0 MAT-file, Platform: GLNXA64".ljust(128) + bytes(50), "scipy.io.loadmat"),
+}
+WRONG |= {
+    f"pickle {n}": (pickle.dumps({"w": np.arange(3)}, n), "a pickle, which is never read here")
+    for n in (0, *range(2, 6))
+}
+
+
+def readers(path, **options):
+    yield lambda: tb.load(path, **options)
+    yield lambda: tb.load(path, mmap=True, **options)
+    yield lambda: tb.open(path, **options)
+
+
+@pytest.mark.parametrize("suffix", ["", ".safetensors", ".npy", ".tb", ".pb", ".gguf"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_file_is_named(tmp_path, kind, suffix):
+    data, words = WRONG[kind]
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(data)
+    for read in readers(path):
+        with pytest.raises(tb.UsageError, match=words) as caught:
+            read()
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("format", ["tb", "safetensors", "npy", "tensorproto", "arrow"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_file_is_named_whatever_it_was_taken_for(tmp_path, kind, format):
+    data, words = WRONG[kind]
+    with pytest.raises(tb.UsageError, match=words):
+        tb.loads(data, format)
+    path = tmp_path / "x"
+    path.write_bytes(data + bytes(1 << 21))  # large files are read in another way
+    with pytest.raises(tb.UsageError, match=words):
+        tb.load(path, format)
+
+
+def test_any_bytes_are_raw_when_asked_for(tmp_path):
+    path = tmp_path / "x.bin"
+    for data, _ in WRONG.values():
+        assert tb.loads(data, "raw", dtype="uint8").tobytes() == data
+        path.write_bytes(data)
+        assert tb.load(path, "raw", dtype="uint8").tobytes() == data
+    path.write_bytes(WRONG["gzip"][0])
+    assert tb.load(path, dtype="uint8").tobytes() == WRONG["gzip"][0]
+    for data in (HTML, POINTER):
+        path.write_bytes(data)
+        with pytest.raises(tb.UsageError, match=r"HTML|LFS"):
+            tb.load(path, dtype="uint8")
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_inspect_names_them_even_where_the_name_says_raw_bytes(tmp_path, kind):
+    data, words = WRONG[kind]
+    for name in ("x.bin", "x.raw", "x"):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(tb.UsageError, match=words):
+            tb.inspect(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b,c\n1,2,3\n4,5,6\n", r"a table \(CSV\)"),
+        ("x\ty\n1\t2\n", r"a table \(CSV\)"),
+        ("Ein Satz, und noch\nein Wort über Köln.\n", "text, not tensors"),
+        ("[[1, 2], [3, 4]]", "looks like JSON"),
+    ],
+)
+def test_text_is_named_where_nothing_else_is_said(tmp_path, text, words):
+    path = tmp_path / "x.txt"
+    path.write_text(text)
+    with pytest.raises(tb.UsageError, match=words):
+        tb.load(path)
+    assert tb.load(path, "raw", dtype="uint8").tobytes() == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("zarr.json", "a Zarr store"),
+        ("_CHECKPOINT_METADATA", "a checkpoint of Orbax"),
+        ("__0_0.distcp", "a distributed checkpoint of torch"),
+        ("a.npy", r"pass a file in it \(a\.npy\)"),
+        ("readme.txt", "none that a format knows"),
+        (None, "an empty folder"),
+    ],
+)
+def test_a_wrong_folder_is_named(tmp_path, name, words):
+    if name:
+        (tmp_path / name).write_text("{}")
+    for read in (tb.load, tb.open, tb.inspect):
+        with pytest.raises(tb.UsageError, match=words):
+            read(tmp_path)
+
+
+def test_the_data_of_a_checkpoint_alone(tmp_path):
+    path = tmp_path / "model.data-00000-of-00001"
+    path.write_bytes(np.ones(100, np.float32).tobytes())
+    with pytest.raises(tb.UsageError, match=r"pass model or model\.index"):
+        tb.load(path)
+
+
+@pytest.mark.parametrize("length", [0x0280, 0x0380, 0x0480, 0x0580])
+def test_lengths_that_look_like_a_pickle(length):
+    """A safetensors header of 640 bytes starts with 80 02, also when the file was cut."""
+    whole = tb.dumps({"w": np.arange(1000)}, "safetensors")
+    size = int.from_bytes(whole[:8], "little")
+    data = length.to_bytes(8, "little") + whole[8 : 8 + size].ljust(length) + whole[8 + size :]
+    assert tb.loads(data)["w"][7] == 7
+    with pytest.raises(tb.CorruptError):
+        tb.loads(data[:100], "safetensors")
+
+
+def test_a_zip_of_ours_that_starts_with_another_member():
+    file = io.BytesIO(zipped("readme.txt"))
+    with zipfile.ZipFile(file, "a") as archive:
+        one = io.BytesIO()
+        np.save(one, np.arange(3))
+        archive.writestr("a.npy", one.getvalue())
+    try:
+        tb.loads(file.getvalue(), "npz")
+    except tb.TensorbytesError as error:
+        assert "zip archive" not in str(error)  # noqa: PT017 - up to the format
+
+
+def test_an_empty_file(tmp_path):
+    for name, words in [("x", "an empty stream"), ("x.tb", "an empty stream"), ("x.npz", "an empty file")]:
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(tb.CorruptError, match=words) as caught:
+            tb.load(tmp_path / name)
+        assert ("stream" in str(caught.value)) == ("stream" in words)
+    assert list(tb.open(tmp_path / "x")) == []
+    with pytest.raises(tb.CorruptError, match="an empty file"):
+        tb.open(tmp_path / "x.npz")
+
+
+# ---- streams ----------------------------------------------------------------
+
+
+def piped(data):
+    r, w = os.pipe()
+    with os.fdopen(w, "wb") as writer:
+        writer.write(data)
+    return os.fdopen(r, "rb")
+
+
+@pytest.mark.parametrize("format", ["npz", "npy", "safetensors", "torchfile"])
+def test_a_pipe_of_another_format(format):
+    data = tb.dumps({"w": np.arange(3)} if format != "npy" else np.arange(3), format)
+    with (
+        piped(data) as file,
+        pytest.raises(tb.CorruptError, match=rf"not a tb stream \(it looks like {format}\): load\(file\) reads it"),
+    ):
+        list(tb.open(file))
+    with piped(data) as file:
+        assert tb.load(file) is not None
+
+
+def test_a_pipe_of_something_else():
+    with piped(HTML) as file, pytest.raises(tb.UsageError, match="an HTML page"):
+        list(tb.open(file))
+    with piped(bytes(range(40))) as file, pytest.raises(tb.CorruptError, match="checksum of a record's length"):
+        list(tb.open(file))
+
+
+def test_a_named_pipe_is_opened_once(tmp_path, monkeypatch):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    looked_at = []
+
+    def look(path, *_):
+        looked_at.append(path)
+        return open(path, "rb", buffering=0)
+
+    monkeypatch.setattr(io, "FileIO", look)  # the way in which regular files are looked at first
+    writer = threading.Thread(target=lambda: fifo.write_bytes(tb.dumps(np.arange(5))), daemon=True)
+    writer.start()
+    assert tb.load(fifo).tolist() == [0, 1, 2, 3, 4]
+    writer.join()
+    assert looked_at == []
+    tb.save(np.arange(5), tmp_path / "x.tb")
+    tb.load(tmp_path / "x.tb")
+    assert looked_at == [tmp_path / "x.tb"]
+
+
+def test_file_objects_without_a_path():
+    with tempfile.TemporaryFile() as file:
+        assert storage.describe(file) == "<BufferedRandom>"
+        tb.save(np.arange(3), file)
+        file.seek(0)
+        assert tb.load(file).tolist() == [0, 1, 2]
+        file.seek(0)
+        with tb.open(file) as reader:
+            assert reader.path == "<BufferedRandom>"
+        file.seek(0)
+        file.truncate()
+        file.write(b"\xd3hat is this?")
+        file.seek(0)
+        with pytest.raises(tb.UsageError, match="<BufferedRandom>: can't tell the format"):
+            tb.load(file)
+    with io.FileIO(os.devnull.encode()) as file:
+        assert storage.describe(file) == os.devnull
+
+
+def test_files_opened_as_text(tmp_path):
+    path = tmp_path / "x.tb"
+    tb.save(np.arange(3), path)
+    with open(path, encoding="latin-1") as file:
+        for verb in (tb.load, tb.open):
+            with pytest.raises(tb.UsageError, match=r"x\.tb was opened as text: open it in binary mode"):
+                verb(file)
+    with pytest.raises(tb.UsageError, match="opened as text"):
+        tb.save(np.arange(3), io.StringIO())
+    with (
+        tempfile.NamedTemporaryFile("w+", encoding="utf-8") as file,
+        pytest.raises(tb.UsageError, match="opened as text"),
+    ):
+        tb.load(file)
+
+    class Text:
+        def read(self):
+            return "text"
+
+    with pytest.raises(tb.UsageError, match="opened as text"):
+        tb.load(Text())
+
+
+# ---- names of files in errors -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tb.UnsupportedError("odd"),
+        tb.LimitError("odd"),
+        tb.UsageError("odd"),
+        tb.LossError("odd", feature="kind"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_get_the_files_name_once(error):
+    with pytest.raises(type(error), match=r"^x\.tb: odd$") as caught, naming("x.tb"), naming("x.tb"):
+        raise error
+    assert caught.value is error
+    assert getattr(error, "feature", "kind") == "kind"
+
+
+def test_an_error_of_decoding_names_its_file(tmp_path):
+    path = tmp_path / "x.bin"
+    path.write_bytes(bytes(range(9)))
+    with pytest.raises(tb.UsageError, match="raw bytes tell no dtype") as caught:
+        tb.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    tb.save(np.zeros((1,) * 8), tmp_path / "x.npy")
+    with pytest.raises(tb.LimitError) as limited:
+        tb.load(tmp_path / "x.npy", limits=tb.Limits(max_rank=2))
+    assert str(limited.value).startswith(f"{tmp_path / 'x.npy'}: ")
+
+
+def test_errors_of_the_system_name_the_target(tmp_path, monkeypatch):
+    path = tmp_path / "none" / "x.npz"
+    with pytest.raises(FileNotFoundError) as caught:
+        tb.save({"a": np.ones(3)}, path)
+    assert (caught.value.filename, caught.value.errno) == (str(path), errno.ENOENT)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "x.npz"
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "write_all", full)
+        with pytest.raises(OSError, match=r"x\.npz'$") as no_room:
+            tb.save({"a": np.ones(3)}, path)
+    assert (no_room.value.filename, no_room.value.errno) == (str(path), errno.ENOSPC)
+
+    def refused(source, target):
+        raise PermissionError(errno.EACCES, "Permission denied", source, None, target)
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(PermissionError) as denied:
+        tb.save({"a": np.ones(3)}, path)
+    assert (denied.value.filename, denied.value.filename2) == (str(path), None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_of_a_block_pass_as_they_are(tmp_path):
+    for error in (OSError(errno.EIO, "odd"), OSError("plain"), FileNotFoundError(errno.ENOENT, "odd", "source")):
+        with pytest.raises(OSError) as caught, storage.replacing(str(tmp_path / "x")):  # noqa: PT011
+            raise error
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("write", [lambda path: tb.open(path, "w"), tb.RecordWriter], ids=["stream", "records"])
+def test_writers_name_the_file_they_were_given(tmp_path, write):
+    with pytest.raises(FileNotFoundError) as caught:
+        write(tmp_path / "nowhere" / "x.tb")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "x.tb")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: tb.save({"a": np.ones(3)}, path / "x.npz"),
+        lambda path: tb.save({"a": np.ones(3)}, path / "x.safetensors"),
+        lambda path: tb.save({"a": np.ones(3), "b": np.ones(3)}, path / "x.safetensors", max_shard_bytes=24),
+        lambda path: tb.save({"a": np.ones(3)}, path / "x.ckpt"),
+        lambda path: tb.open(path / "x.tb", "w"),
+        lambda path: tb.RecordWriter(path / "x.tfrecord"),
+        lambda path: tb.RecordWriter(path / "x.tfrecord", mode="a"),
+        lambda path: report(path.parent / "m.tb", path / "x.html"),
+        lambda path: tb.split(path.parent / "m.tb", path / "x.tb", shards=2),
+    ],
+    ids=["npz", "safetensors", "shards", "checkpoint", "stream", "records", "append", "report", "split"],
+)
+def test_a_folder_that_is_not_there_is_named(tmp_path, write):
+    tb.save({"a": np.ones(3), "b": np.ones(3)}, tmp_path / "m.tb")
+    folder = tmp_path / "nowhere"
+    with pytest.raises(FileNotFoundError) as caught:
+        write(folder)
+    assert caught.value.strerror == f"the folder {folder} does not exist"
+    assert caught.value.filename.startswith(f"{folder}/x")
+    assert not caught.value.filename.endswith(".tmp")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.tb"]
+
+
+def test_an_empty_archive_is_an_npz_file_if_it_is_called_so(tmp_path):
+    np.savez(tmp_path / "none.npz")
+    assert tb.load(tmp_path / "none.npz") == {}
+    with zipfile.ZipFile(tmp_path / "none.zip", "w"):
+        pass
+    assert (tmp_path / "none.zip").read_bytes() == (tmp_path / "none.npz").read_bytes()
+    for verb in (tb.load, tb.open, tb.inspect):
+        with pytest.raises(tb.UsageError, match=r"none\.zip: an empty zip archive"):
+            verb(tmp_path / "none.zip")
+    assert tb.load(tmp_path / "none.zip", "npz") == {}
+
+
+def test_files_of_other_formats_are_no_damaged_records(tmp_path):
+    arrays = {"a": np.ones(300)}
+    for name in ("x.npz", "x.npy", "x.safetensors", "x.pt", "x.arrow", "x.parquet"):
+        tb.save(arrays if name != "x.npy" else arrays["a"], tmp_path / name)
+        for read in (lambda records: records[0], lambda records: next(iter(records)), len, lambda r: r.schema):
+            with pytest.raises(tb.UsageError, match=r"is a file of format '\w+', without records: tb\.open"):
+                read(tb.open_records(tmp_path / name))
+    with pytest.raises(tb.UsageError, match=r"f\.verify\(\), or the command tb verify"):
+        tb.verify(tmp_path / "x.npz")
+    with pytest.raises(tb.UsageError, match="the command tb repair keeps the tensors"):
+        tb.repair(tmp_path / "x.npz", tmp_path / "y.npz")
+    assert not (tmp_path / "y.npz").exists()
+
+
+def test_a_slip_of_the_pen_is_understood(tmp_path):
+    with pytest.raises(tb.UsageError, match=r"no option 'compresion' here; .*did you mean 'compression'"):
+        tb.save(np.ones(3), tmp_path / "x.tb", compresion="zstd")
+    for name in ("x.unheardof", "x.gz"):
+        with pytest.raises(tb.UsageError, match="one of tb, safetensors, npy") as caught:
+            tb.save(np.ones(3), tmp_path / name)
+        assert "gguf" not in str(caught.value)
+    tb.save({"a": np.ones(3)}, tmp_path / "x.tb")
+    with pytest.raises(tb.UsageError, match="one of tb, safetensors, npy") as caught:
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.unheardof")
+    assert "gguf" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("extra", "package"), [("arrow", "pyarrow"), ("cloud", "fsspec"), ("torch", "torch")])
+def test_a_missing_package_is_named(extra, package):
+    said = str(tb.MissingDependencyError("this", extra))
+    assert said == f"this needs the optional package {package}: pip install 'tensorbytes[{extra}]'"
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        assert tomllib.load(file)["project"]["optional-dependencies"][extra][0].startswith(package)

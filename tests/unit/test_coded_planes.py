@@ -1,0 +1,132 @@
+"""Planes that the kernel splits, codes and joins in one call; and checksums of large records, which are read apart."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tensorbytes as tb
+from tensorbytes import _wire
+from tensorbytes._wire import _kernel as compiled
+from tensorbytes._wire import huffman_reference, reference
+from tests.unit.test_kernel import outcome
+
+SLACK = huffman_reference.PLANES_SLACK
+KERNELS = [compiled, huffman_reference]
+
+
+def encoded(kernel, data, width, rotate):
+    out, scratch = bytearray(len(data) + SLACK), bytearray(len(data))
+    return bytes(out[: kernel.planes_encode(data, out, scratch, width, rotate)])
+
+
+def decoded(kernel, code, n, width, rotate):
+    out = bytearray(n)
+    return bytes(out) if kernel.planes_decode(code, out, bytearray(n), width, rotate) else None
+
+
+NUMBERS = {
+    "one": bytes(8),
+    "constant": bytes(800),
+    "weights": np.random.default_rng(0).normal(0, 0.02, 3000).astype(np.float32).tobytes(),
+    "doubles": np.random.default_rng(0).normal(0, 0.02, 500).tobytes(),
+    "counts": np.arange(2000, dtype=np.int64).tobytes(),
+    "noise": np.random.default_rng(0).bytes(4096),
+}
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_planes_agree_and_come_back(name, width, rotate):
+    data = NUMBERS[name]
+    code = encoded(compiled, data, width, rotate)
+    assert code == encoded(huffman_reference, data, width, rotate)
+    assert len(code) <= len(data) + 4 * width
+    for kernel in KERNELS:
+        assert decoded(kernel, code, len(data), width, rotate) == data
+
+
+def test_damaged_planes_get_the_same_verdict():
+    data = NUMBERS["counts"][:512]
+    code = encoded(compiled, data, 8, False)
+    damaged = [code[:cut] for cut in range(len(code))]
+    damaged += [
+        code[:at] + bytes([code[at] ^ 1 << bit]) + code[at + 1 :] for at in range(len(code)) for bit in range(8)
+    ]
+    damaged += [code + b"\0", struct.pack("<8I", *[1 << 31] * 8), struct.pack("<8I", *[0] * 8), b""]
+    verdicts = [[decoded(kernel, bad, 512, 8, False) for kernel in KERNELS] for bad in damaged]
+    assert all(one == two for one, two in verdicts)
+    assert sum(one is None for one, _ in verdicts) > len(code)
+
+
+@given(st.binary(max_size=80), st.sampled_from([1, 2, 4, 8]), st.integers(0, 20), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_get_the_same_verdict(code, width, n, rotate):
+    one, two = (decoded(kernel, code, n * width, width, rotate) for kernel in KERNELS)
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (bytes(6), bytearray(6 + SLACK), bytearray(6), 4, False),
+        (bytes(8), bytearray(7 + SLACK), bytearray(8), 4, False),
+        (bytes(8), bytearray(8 + SLACK), bytearray(7), 4, False),
+        (bytes(9), bytearray(9 + SLACK), bytearray(9), 3, False),
+    ],
+)
+def test_wrong_sizes_are_mistakes(args):
+    assert {outcome(kernel.planes_encode, *args) for kernel in KERNELS} == {ValueError}
+    code, _, scratch, width, rotate = args
+    plain = bytearray(len(code))
+    if width == 3 or len(code) % width or len(scratch) < len(plain):
+        for kernel in KERNELS:
+            assert outcome(kernel.planes_decode, code, plain, scratch, width, rotate) is ValueError
+
+
+# ---- large records ----------------------------------------------------------
+
+
+def test_a_scan_may_leave_large_payloads_unverified():
+    small, large = _wire.frame(b"a", b"b"), bytearray(_wire.frame(b"", bytes(1 << 20)))
+    large[-1] ^= 1
+    for kernel in (compiled, reference):
+        room = np.empty((9, 2), np.int64)
+        assert kernel.scan(small + large + small, 0, 2, room)[0] == 3
+        assert kernel.scan(small + large + small, 0, 1, room) == (1, len(small), reference.BAD_DATA)
+        bad = bytearray(small)
+        bad[-1] ^= 1
+        assert kernel.scan(large + bad, 0, 2, room) == (1, len(large), reference.BAD_DATA)
+        for wrong in (-1, 3):
+            assert outcome(kernel.scan, small, 0, wrong, room) is IndexError
+
+
+WEIGHTS = np.random.default_rng(0).normal(0, 0.02, 1 << 19).astype(np.float32)
+LARGE = {
+    "plain": tb.dumps({"w": WEIGHTS}),
+    "compressed": tb.dumps({"w": WEIGHTS}, compression="split+huffman"),
+    "quantized": tb.dumps({"w": np.tile(WEIGHTS, 4)}, quantize="int8"),
+    "both": tb.dumps({"w": np.tile(WEIGHTS, 4)}, quantize="int8", compression="huffman"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_every_byte_of_a_large_record_is_checked(name, tmp_path):
+    raw = LARGE[name]
+    assert len(raw) > _wire.LARGE_PAYLOAD
+    tb.loads(raw)
+    places = [*range(140), *np.linspace(140, len(raw) - 5, 40).astype(int).tolist(), len(raw) - 5]
+    for at in places:
+        damaged = bytearray(raw)
+        damaged[at] ^= 4
+        with pytest.raises(tb.CorruptError):
+            tb.loads(damaged, "tb")
+    for at in places[::20]:
+        damaged = bytearray(raw)
+        damaged[at] ^= 4
+        (tmp_path / "x.tb").write_bytes(damaged)
+        with pytest.raises(tb.CorruptError):
+            tb.load(tmp_path / "x.tb", "tb")

@@ -1,0 +1,455 @@
+"""The kernel's functions over Examples: compiled against reference, and both against the general parser."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tensorbytes import _wire
+from tensorbytes._wire import _kernel as compiled
+from tensorbytes._wire import example_reference as reference
+from tensorbytes.errors import CorruptError
+from tensorbytes.records.example import encode_example, encode_sequence, parse_example, parse_sequence
+from tests.support.example_bytes import (
+    BYTES,
+    FLOAT,
+    FLOATS,
+    INT64,
+    INTEGERS,
+    KEYS,
+    MISSING,
+    STRINGS,
+    by_maps,
+    grammars,
+    plain,
+    plain_map,
+    seeded,
+)
+from tests.support.wire_bytes import field, overlong, varint
+from tests.support.wire_bytes import records as payloads
+
+BOTH = [compiled, reference]
+KERNELS = pytest.mark.parametrize("kernel", BOTH, ids=["compiled", "reference"])
+DRAWN = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+UNTOUCHED = 77  # what stands in every array before a call
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def filled(shape, dtype):
+    return np.full(shape, UNTOUCHED, dtype)
+
+
+def batch(records):
+    """Records in one buffer, with something between them: (buffer, places)"""
+    buffer, places = b"\x0a", []
+    for record in records:
+        places.append((len(buffer), len(record)))
+        buffer += record + b"\x0a\x01"
+    return buffer, np.array(places, np.int64).reshape(-1, 2)
+
+
+def strings(items):
+    """(bytes end to end, offsets)"""
+    return b"".join(items), np.cumsum([0, *map(len, items)])
+
+
+# ---- the calls, and what of their results is defined --------------------------
+
+
+def locate(kernel, buffer, places, keys, lists):
+    """notes, then (kind, start, end) of each key in each record that is not odd"""
+    places = places.reshape(-1, 2)
+    kinds, spans = filled((len(keys), len(places)), np.uint8), filled((len(keys), len(places), 2), np.int64)
+    notes = filled(len(places), np.uint8)
+    assert kernel.example_locate(buffer, places, *strings(keys), lists, kinds, spans, notes) is None
+    found = [
+        [(int(kinds[k, r]), *spans[k, r].tolist()) for k in range(len(keys))]
+        for r in range(len(places))
+        if not notes[r] & 1
+    ]
+    return [1 if note & 1 else note for note in notes.tolist()], found
+
+
+def steps(kernel, buffer, spans):
+    """offsets, kinds and spans of the lists before the first unusual one"""
+    offsets = filled(len(spans) + 1, np.int64)
+    done = kernel.example_steps(buffer, spans, offsets, None, None)
+    total = int(offsets[done])
+    again, kinds, places = filled(len(spans) + 1, np.int64), filled(total, np.uint8), filled((total, 2), np.int64)
+    stopped = kernel.example_steps(buffer, spans, again, kinds, places)
+    assert stopped >= done or total == 0
+    assert stopped <= done
+    assert again[: done + 1].tolist() == offsets[: done + 1].tolist()
+    return offsets[: done + 1].tolist(), kinds.tolist(), places.tolist()
+
+
+def count(kernel, buffer, spans, kind):
+    offsets = filled(len(spans) + 1, np.int64)
+    done, size = kernel.example_count(buffer, spans, kind, offsets)
+    return offsets[: done + 1].tolist(), size if done == len(spans) else None
+
+
+def fill(kernel, buffer, spans, kind, width, room):
+    """The lists that were read, and their values"""
+    out = filled(room, np.float32 if kind == FLOAT else np.int64)
+    done = kernel.example_fill(buffer, spans, kind, width, out)
+    offsets, _ = count(kernel, buffer, spans[:done], kind)
+    assert len(offsets) == done + 1
+    if done == len(spans):
+        assert (out[offsets[-1] :] == UNTOUCHED).all()
+    return done, out[: offsets[-1]].tobytes()
+
+
+def fill_bytes(kernel, buffer, spans, strings_room, bytes_room):
+    offsets, data = filled(strings_room + 1, np.int64), filled(bytes_room, np.uint8)
+    done = kernel.example_fill_bytes(buffer, spans, offsets, data)
+    counts, size = count(kernel, buffer, spans[:done], BYTES)
+    assert len(counts) == done + 1
+    assert offsets[counts[-1]] == size
+    if done == len(spans):
+        assert (offsets[counts[-1] + 1 :] == UNTOUCHED).all()
+        assert (data[size:] == UNTOUCHED).all()
+    return done, offsets[: counts[-1] + 1].tolist(), data[:size].tobytes()
+
+
+def agree(function, *args):
+    ours, theirs = (function(kernel, *args) for kernel in BOTH)
+    assert ours == theirs
+    return ours
+
+
+# ---- parity -----------------------------------------------------------------
+
+
+def check_records(records, sequence):
+    buffer, places = batch(records)
+    for lists, keys in itertools.product((0, 1), ([key.encode() for key in KEYS], [b"a"], [])):
+        _, found = agree(locate, buffer, places, keys, lists)
+        cells = [cell for row in found for cell in row]
+        if lists:
+            agree(steps, buffer, ints(*(cell[1:] for cell in cells)).reshape(-1, 2))
+            continue
+        for kind in (BYTES, FLOAT, INT64):
+            check_lists(buffer, ints(*(cell[1:] for cell in cells if cell[0] == kind)).reshape(-1, 2), kind)
+
+
+def check_lists(buffer, spans, kind):
+    offsets, size = agree(count, buffer, spans, kind)
+    total = offsets[-1]
+    for room in {total, total + 9, max(total - 1, 0), total // 2}:
+        if kind == BYTES:
+            for bytes_room in {size or 0, (size or 0) // 2, 1000}:
+                agree(fill_bytes, buffer, spans, room, bytes_room)
+        else:
+            for width in (-1, 0, 1, offsets[1] if total else 2):
+                agree(fill, buffer, spans, kind, width, room)
+
+
+@DRAWN
+@given(st.lists(grammars(2), max_size=3), st.booleans())
+def test_reading_agrees(made, sequence):
+    check_records([grammar.record(sequence) for grammar in made], sequence)
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
+def test_reading_agrees_on_many_more(sequence):
+    for seed in range(100):
+        check_records([seeded(seed * 10 + i, i % 3).record(sequence) for i in range(6)], sequence)
+
+
+@pytest.mark.parametrize("kind", [BYTES, FLOAT, INT64])
+def test_lists_agree(kind):
+    for seed in range(100):
+        grammar = seeded(seed, seed % 3)
+        buffer, places = batch([grammar.list(kind) for _ in range(4)])
+        check_lists(buffer, np.stack((places[:, 0], places.sum(1)), 1), kind)
+
+
+def test_feature_lists_agree():
+    for seed in range(300):
+        grammar = seeded(seed, seed % 3)
+        buffer, places = batch([grammar.steps() for _ in range(4)])
+        agree(steps, buffer, np.stack((places[:, 0], places.sum(1)), 1))
+
+
+def test_arbitrary_bytes_agree():
+    rng = np.random.default_rng(0)
+    alphabet = np.frombuffer(b"\x0a\x0a\x0a\x12\x1a\x08\x0d\x00\x01\x02\x03\x04\x80\xffa", np.uint8)
+    for _ in range(400):
+        raw = rng.choice(alphabet, rng.integers(1, 30)).tobytes()
+        whole = ints(0, len(raw)).reshape(1, 2)
+        for lists in (0, 1):
+            agree(locate, raw, whole, [b"", b"a"], lists)
+        agree(steps, raw, whole)
+        for kind in (BYTES, FLOAT, INT64):
+            check_lists(raw, whole, kind)
+
+
+@pytest.mark.parametrize("size", range(1, 13))
+def test_varints_of_every_size_at_every_place_agree(size):
+    """The compiled kernel reads words of eight bytes: each way to stand in one must give the same."""
+    odd = overlong(1 << 7 * (size - 1) & 0x7FFFFFFFFFFFFFFF | 1, size)
+    for before, after in itertools.product(range(10), range(10)):
+        packed = b"\x01" * before + odd + b"\x02" * after + (odd + b"\xac\x02") * (before % 3)
+        for raw in (field(1, packed), b"\x08" + odd + field(1, packed)):
+            spans = ints(0, len(raw)).reshape(1, 2)
+            offsets, _ = agree(count, raw, spans, INT64)
+            done, values = agree(fill, raw, spans, INT64, -1, offsets[-1])
+            agree(fill, raw, spans, INT64, -1, offsets[-1] - 1)
+            assert done == (size <= 10)
+            feature = field(1, field(1, field(1, "a") + field(2, field(3, raw))))
+            if done:
+                assert parse_example(feature)["a"][1].tobytes() == values
+
+
+@KERNELS
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_lengths_of_up_to_five_bytes_are_usual(kernel, size):
+    content = field(1, field(1, "a") + field(2, b""))
+    raw = b"\x0a" + overlong(len(content), size) + content
+    assert locate(kernel, raw, ints(0, len(raw)), [b"a"], 0) == ([0], [[(MISSING, 0, 0)]])
+
+
+@KERNELS
+def test_longer_ones_are_not(kernel):
+    raw = b"\x0a" + overlong(0, 6)
+    assert locate(kernel, raw, ints(0, len(raw)), [], 0) == ([1], [])
+
+
+@KERNELS
+def test_notes(kernel):
+    first = encode_example({"a": (INT64, [1]), "b": (MISSING, None)})
+    odd = field(1, field(1, field(2, b"") + field(1, "a")))
+    again = first + field(2, b"anything")
+    buffer, places = batch([first, odd, b"", again])
+    notes, found = locate(kernel, buffer, places, [b"b", b"a"], 0)
+    assert notes == [0, 1, 0, 0]
+    assert [[cell[0] for cell in row] for row in found] == [[MISSING, INT64], [MISSING, MISSING], [MISSING, INT64]]
+    assert locate(kernel, buffer, places, [b"b"], 0)[0] == [2, 1, 0, 2]
+    assert locate(kernel, buffer, places, [], 0)[0] == [2, 1, 0, 2]
+
+
+@KERNELS
+def test_many_features_in_changing_order(kernel):
+    """More than the compiled kernel keeps in mind from one record to the next."""
+    keys = [f"key{i}" for i in range(300)]
+    rng = np.random.default_rng(1)
+    records = []
+    for _ in range(4):
+        entries = [field(1, field(1, key) + field(2, field(3, field(1, varint(int(key[3:])))))) for key in keys]
+        records.append(field(1, b"".join(rng.permutation(np.array(entries, object)))))
+    buffer, places = batch(records)
+    notes, found = locate(kernel, buffer, places, [key.encode() for key in keys], 0)
+    assert notes == [0] * 4
+    for row in found:
+        assert [buffer[cell[2] - 1] & 0x7F for cell in row] == [n if n < 128 else n >> 7 for n in range(300)]
+
+
+# ---- the general parser -----------------------------------------------------
+
+
+def values_of(kernel, buffer, kind, span):
+    """A list's values as `plain` has them; None if it is not the kernel's to read."""
+    spans = ints(*span).reshape(1, 2)
+    if kind == MISSING:
+        return MISSING, None
+    offsets, size = count(kernel, buffer, spans, kind)
+    if len(offsets) < 2:
+        return None
+    if kind == BYTES:
+        done, bounds, data = fill_bytes(kernel, buffer, spans, offsets[1], size)
+        assert done == 1
+        return BYTES, [data[start:stop] for start, stop in itertools.pairwise(bounds)]
+    done, raw = fill(kernel, buffer, spans, kind, -1, offsets[1])
+    return None if not done else (kind, raw if kind == FLOAT else np.frombuffer(raw, np.int64).tolist())
+
+
+def features_by_kernel(kernel, raw):
+    """The features of a record, None if it is not the kernel's to read."""
+    notes, found = locate(kernel, raw, ints(0, len(raw)), [key.encode() for key in KEYS], 0)
+    if notes != [0]:
+        return None
+    read = {key: values_of(kernel, raw, cell[0], cell[1:]) for key, cell in zip(KEYS, found[0], strict=True)}
+    return None if None in read.values() else read
+
+
+def lists_by_kernel(kernel, raw):
+    notes, found = locate(kernel, raw, ints(0, len(raw)), [key.encode() for key in KEYS], 1)
+    if notes != [0]:
+        return None
+    read = {}
+    for key, (present, *span) in zip(KEYS, found[0], strict=True):
+        offsets, kinds, places = steps(kernel, raw, ints(*span).reshape(1, 2))
+        if len(offsets) < 2:
+            return None
+        values = [values_of(kernel, raw, kind, place) for kind, place in zip(kinds, places, strict=True)]
+        if None in values:
+            return None
+        if present:
+            read[key] = values
+    return read
+
+
+def expand(features):
+    """To the kernel, a key that is not there and one without a kind are the same."""
+    return {key: features.get(key, (MISSING, None)) for key in KEYS}
+
+
+@KERNELS
+@pytest.mark.parametrize("unique", [False, True])
+def test_what_the_kernel_reads_is_what_the_parser_reads(kernel, unique):
+    read = 0
+    for seed in range(900):
+        raw = seeded(seed, seed % 3, unique).example()
+        found = features_by_kernel(kernel, raw)
+        try:
+            expected = expand(plain_map(parse_example(raw)))
+        except CorruptError:
+            # What a later entry replaces goes unread. All else that is malformed comes to light.
+            assert found is None or not unique
+            continue
+        assert found in (None, expected)
+        assert seed % 3 or found is not None
+        read += found is not None
+    assert read > 400
+
+
+@KERNELS
+def test_what_the_kernel_reads_of_a_sequence_is_what_the_parser_reads(kernel):
+    read = 0
+    for seed in range(600):
+        raw = seeded(seed, seed % 3, unique=True).sequence()
+        context, lists = features_by_kernel(kernel, raw), lists_by_kernel(kernel, raw)
+        try:
+            expected = [plain_map(part) for part in parse_sequence(raw)]
+        except CorruptError:
+            assert context is None or lists is None
+            continue
+        assert context in (None, expand(expected[0]))
+        assert lists in (None, expected[1])
+        assert seed % 3 or None not in (context, lists)
+        read += None not in (context, lists)
+    assert read > 220
+
+
+# ---- writing ----------------------------------------------------------------
+
+
+class Column:
+    """Rows of lists of values, with steps of lists of lists; None where a row lacks the feature."""
+
+    def __init__(self, kind, rows, sequence):
+        self.kind, self.rows, self.sequence = kind, rows, sequence
+        stored = [[] if row is None else row for row in rows]
+        lists = [step for row in stored for step in row] if sequence else stored
+        values = [value for one in lists for value in one]
+        present = np.array([row is not None for row in rows], np.uint8)
+        data, bounds = strings(values) if kind == BYTES else (None, None)
+        self.arrays = (
+            np.cumsum([0, *map(len, stored)]) if sequence else None,
+            np.cumsum([0, *map(len, lists)]),
+            None if present.all() else present,
+            np.array(values, "<f4") if kind == FLOAT else ints(*values) if kind == INT64 else data,
+            bounds,
+        )
+
+    def of(self, row):
+        """The row for `encode_example` or `encode_sequence`."""
+        values = self.rows[row]
+        return [(self.kind, step) for step in values] if self.sequence else (self.kind, values)
+
+    def sizes(self, kernel, key, first, sizes):
+        assert kernel.example_sizes(self.kind, key.encode(), *self.arrays, first, sizes) is None
+
+    def write(self, kernel, key, first, at, out):
+        assert kernel.example_write(self.kind, key.encode(), *self.arrays, first, at, out) is None
+
+
+def column(rng, rows, sequence):
+    kind = int(rng.integers(1, 4))
+    pool = {BYTES: STRINGS, FLOAT: np.frombuffer(b"".join(FLOATS), "<f4").tolist(), INT64: INTEGERS}[kind]
+
+    def values():
+        return [pool[i] for i in rng.integers(0, len(pool), rng.integers(0, 5) if rng.random() < 0.9 else 40)]
+
+    def row():
+        return [values() for _ in range(rng.integers(0, 4))] if sequence else values()
+
+    lacking = rng.choice([0, 0.5])
+    return Column(kind, [None if rng.random() < lacking else row() for _ in range(rows)], sequence)
+
+
+def framed(kernel, features, lists, first, rows):
+    """The records of rows first .. first + rows, by the kernel."""
+    parts = [features] if lists is None else [features, lists]
+    sizes = [np.zeros(rows, np.int64) for _ in parts]
+    for part, total in zip(parts, sizes, strict=True):
+        for key in part:
+            part[key].sizes(kernel, key, first, total)
+    list_sizes = None if lists is None else sizes[1]
+    whole = filled(rows, np.int64)
+    kernel.example_record_sizes(sizes[0], list_sizes, whole)
+    out = filled(whole.sum() + 1, np.uint8)
+    starts = np.cumsum(whole) - whole
+    at = [filled(rows, np.int64) for _ in parts]
+    list_at = None if lists is None else at[1]
+    kernel.example_frame(out, starts, sizes[0], list_sizes, at[0], list_at, False)
+    for part, places in zip(parts, at, strict=True):
+        for key in sorted(part):
+            part[key].write(kernel, key, first, places, out)
+    assert (at[-1] == starts + whole - 4).all()
+    kernel.example_frame(out, starts, sizes[0], list_sizes, at[0], list_at, True)
+    assert out[-1] == UNTOUCHED
+    return out[:-1].tobytes()
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
+def test_what_is_written(sequence):
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        rows = int(rng.integers(0, 6))
+        keys = [key for key in KEYS if rng.random() < 0.5]
+        features = {key: column(rng, rows, False) for key in keys}
+        lists = {key: column(rng, rows, True) for key in keys[::-1]} if sequence else None
+        first = int(rng.integers(0, rows + 1))
+        got = agree(framed, features, lists, first, rows - first)
+        made = []
+        for row in range(first, rows):
+            parts = [
+                {key: part[key].of(row) for key in part if part[key].rows[row] is not None}
+                for part in (features, lists or {})
+            ]
+            made.append(encode_sequence(*parts) if sequence else encode_example(parts[0]))
+        assert got == _wire.frames([[record] for record in made])
+        for record in payloads(got):
+            ours = [plain_map(part) for part in (parse_sequence(record) if sequence else [parse_example(record)])]
+            theirs = by_maps(record, sequence)
+            assert ours == (list(theirs) if sequence else [theirs])
+
+
+@KERNELS
+def test_literal_entries(kernel):
+    column = Column(INT64, [[], [1, -1]], False)
+    sizes = ints(5, 0)
+    column.sizes(kernel, "a", 0, sizes)
+    assert sizes.tolist() == [14, 22]
+    at, out = ints(0, 9), filled(32, np.uint8)
+    column.write(kernel, "a", 0, at, out)
+    assert at.tolist() == [9, 31]
+    entry = b"\x0a\x14\x0a\x01a\x12\x0f\x1a\x0d\x0a\x0b\x01" + b"\xff" * 9 + b"\x01"
+    assert out.tobytes() == b"\x0a\x07\x0a\x01a\x12\x02\x1a\x00" + entry + bytes([UNTOUCHED])
+    assert parse_example(field(1, entry)).keys() == {"a"}
+    assert plain(parse_example(field(1, entry))["a"]) == (INT64, [1, -1])
+
+
+@KERNELS
+@pytest.mark.parametrize("count", [126, 127, 128, 16383, 16384, 1 << 21])
+def test_sizes_around_each_length_of_a_length(kernel, count):
+    rows = Column(BYTES, [[bytes(count - extra)] for extra in range(12)], False)
+    record = framed(kernel, {"a": rows}, None, 0, 12)
+    assert record == _wire.frames([[encode_example({"a": rows.of(i)})] for i in range(12)])
