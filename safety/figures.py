@@ -1,4 +1,4 @@
-"""python -m safety.figures docs/safety.md: writes the figures of safety/results into the page, between its marks."""
+"""python -m safety.figures docs/safety-figures.md: writes the page of the figures in safety/results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 
 from safety import totals
 
-START, END = "<!-- figures -->", "<!-- /figures -->"
+_HEAD = """# Figures of the campaigns
+
+<!-- Written by `python -m safety.figures docs/safety-figures.md`; edit safety/figures.py instead. -->
+
+How much was run of [what was tried](safety.md). Fuzzing and comparisons add up over all runs; the other rows show the
+last run. The figures are those of `safety/results`.
+"""
+_DIFFERENCES = "[listed](safety.md#where-others-decide-otherwise)"
 _TIERS = ("coverage_guided", "mutation")
 _FILESYSTEMS = ("ext4", "ext4 writeback", "xfs", "btrfs")
 
@@ -46,7 +53,7 @@ def _differential() -> Iterator[Row]:
     cases, seconds, faults, unlisted = (
         sum(row[what] for row in figures.values()) for what in ("cases", "seconds", "peer_faults", "unlisted")
     )
-    listed = f"differences are listed below, but for {unlisted}" if unlisted else "every difference is listed below"
+    listed = f"all differences but {unlisted} are {_DIFFERENCES}" if unlisted else f"every difference is {_DIFFERENCES}"
     said = f"{cases:,} inputs in {_hours(seconds)}; {listed}; {faults:,} crashes of the others"
     yield f"{len(figures)} comparisons with other libraries", said, "python -m safety.fuzz.differential"
 
@@ -108,26 +115,19 @@ def _targets() -> Iterator[str]:
         yield f"| {row['parser']} | {name} | {executions:,} | {row['edges']:,} | {seconds / 3600:.2f} |"
 
 
-def table() -> str:
+def page() -> str:
     rows: list[Row] = []
     for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory):
         rows += part()
-    lines = ["| what | how much | again with |", "| --- | --- | --- |"]
+    lines = ["| what was run | how much | command to repeat it |", "| --- | --- | --- |"]
     lines += [f"| {what} | {said} | `{command}` |" for what, said, command in rows]
-    return "\n".join([*lines, "", "Fuzzing, target by target:", "", *_targets()])
-
-
-def updated(text: str) -> str:
-    """The page with the figures as they are now."""
-    before, _, rest = text.partition(START)
-    return f"{before}{START}\n{table()}\n{END}{rest.partition(END)[2]}"
+    return "\n".join([_HEAD, "## What was run", "", *lines, "", "## Fuzzing, target by target", "", *_targets(), ""])
 
 
 def main(arguments: list[str]) -> Any:
     if len(arguments) != 1:
         return "usage: python -m safety.figures PAGE"
-    page = Path(arguments[0])
-    page.write_text(updated(page.read_text()))
+    Path(arguments[0]).write_text(page())
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Figures that grow over runs: safety/results/<area>.json, from which docs/safety.md is made."""
+"""Figures that grow over runs: safety/results/<area>.json, from which docs/safety-figures.md is made."""
 
 from __future__ import annotations
 

@@ -12,29 +12,25 @@ from tests.support import ROOT
 
 pytest.importorskip("pyarrow")  # two of the parsers stand on it
 
+from safety.fuzz import corpora
+from safety.fuzz.kernel.build import TARGETS as KERNEL_TARGETS
 from safety.fuzz.parsers import mutation, run
 from safety.fuzz.parsers.harness import Target, Unsound, runner
 from safety.fuzz.parsers.instrumented import others
 from safety.fuzz.parsers.targets import TARGETS
 
-# The corpora of other fuzzers stand beside these.
-FOLDERS = [ROOT / "safety/fuzz" / kind for kind in ("corpus", "regressions")]
-
-
-def kept(name):
-    return [path for folder in FOLDERS for path in sorted((folder / name).glob("*")) if path.is_file()]
+CORPORA = [*TARGETS, *(f"kernel-{name}" for name in KERNEL_TARGETS)]
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_is_kept_is_read_or_refused(name):
     target = TARGETS[name]
     once = runner(target)
-    for path in kept(name):
-        data = path.read_bytes()
+    for place, data in corpora.kept(name):
         try:
             once(data)
         except Exception as error:
-            raise AssertionError(f"{path.relative_to(ROOT)}: {type(error).__name__}: {error}") from error
+            raise AssertionError(f"{place}: {type(error).__name__}: {error}; the input is {data.hex()}") from error
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -56,10 +52,45 @@ def test_mutations_are_read_or_refused(name):
 
 
 def test_corpora_are_small_and_of_known_targets():
-    sizes = {name: [path.stat().st_size for path in kept(name)] for name in TARGETS}
+    sizes = {name: [len(data) for _, data in corpora.kept(name)] for name in TARGETS}
     assert all(sum(found) < 20_000 for found in sizes.values())
     assert sum(map(sum, sizes.values())) < 400_000
     assert all(found for found in sizes.values())
+    assert {path.name for path in corpora.CORPUS.iterdir()} == {f"{name}.tfrecord" for name in CORPORA}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_a_corpus_is_packed_as_it_would_be_written(name, tmp_path, monkeypatch):
+    inputs, there = corpora.read(name), (corpora.CORPUS / f"{name}.tfrecord").read_bytes()
+    assert inputs
+    assert inputs == corpora.ordered(inputs)
+    monkeypatch.setattr(corpora, "CORPUS", tmp_path)
+    corpora.write(name, inputs[::-1] + inputs)
+    assert (tmp_path / f"{name}.tfrecord").read_bytes() == there
+
+
+def test_packing_depends_on_the_inputs_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "CORPUS", tmp_path)
+    assert corpora.read("new") == []
+    written = []
+    for inputs in ([b"b", b"aa", b"", b"a"], [b"", b"aa", b"a", b"b", b"aa", b""]):
+        corpora.write("new", inputs)
+        written.append((tmp_path / "new.tfrecord").read_bytes())
+    assert written[0] == written[1]
+    assert corpora.read("new") == [b"", b"a", b"b", b"aa"]
+    paths = corpora.unpack(corpora.read("new"), tmp_path / "files")
+    assert [path.read_bytes() for path in paths] == [b"", b"a", b"b", b"aa"]
+    assert sorted(paths) == sorted((tmp_path / "files").iterdir())
+
+
+def test_an_input_that_fails_is_named(monkeypatch):
+    def fail(data):
+        raise KeyError("x")
+
+    monkeypatch.setitem(TARGETS, "json", planted(fail))
+    data = corpora.read("json")[0].hex()
+    with pytest.raises(AssertionError, match=rf"corpus/json\.tfrecord, record 0: KeyError: 'x'; the input is {data}$"):
+        test_what_is_kept_is_read_or_refused("json")
 
 
 def test_every_target_has_modules_that_are_instrumented():

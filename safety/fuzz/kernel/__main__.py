@@ -10,21 +10,20 @@ import sys
 import time
 
 from safety import totals
+from safety.fuzz import corpora
 from safety.fuzz.kernel.build import ROOT, TARGETS, NoSanitizers, Program, build
 
-SEEDS = ROOT / "safety/fuzz/corpus"
 SCRATCH = ROOT / "build/fuzz/kernel"
 
 
 def _command(program: Program, target: str, seconds: int) -> list[str]:
-    seeds = SEEDS / f"kernel-{target}"
-    if not program.guided:
-        return [str(program.path), str(seconds), *map(str, sorted(seeds.glob("*")))]
     working = SCRATCH / "corpus" / target
-    working.mkdir(parents=True, exist_ok=True)
+    seeds = corpora.unpack(corpora.read(f"kernel-{target}"), working)
+    if not program.guided:
+        return [str(program.path), str(seconds), *map(str, seeds)]
     options = [f"-max_total_time={seconds}", "-max_len=512", "-timeout=5", "-print_final_stats=1"]
     found = f"-artifact_prefix={SCRATCH}/{target}-"
-    return [str(program.path), *options, found, str(working), *([str(seeds)] if seeds.exists() else [])]
+    return [str(program.path), *options, found, str(working)]
 
 
 def _last(pattern: str, text: str) -> int | None:

@@ -11,5 +11,5 @@ mutation.py      one target without instrumentation: many more inputs out of the
 run.py           all of them for a time, and what they did (safety/results/fuzz_parsers.json)
 keep.py          the small corpora of safety/fuzz/corpus out of the grown ones
 
-What once failed is in safety/fuzz/regressions/<target>; tests/hostile/test_fuzz_corpus.py reads all of it again.
+safety/fuzz/corpora.py reads and writes what is kept; tests/hostile/test_fuzz_corpus.py tries all of it again.
 """

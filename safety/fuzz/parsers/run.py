@@ -13,7 +13,6 @@ folder of artifacts, told at the end, and makes the exit status 1.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -29,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from safety import totals
+from safety.fuzz import corpora
 from safety.fuzz.parsers.harness import Target
 from safety.fuzz.parsers.targets import TARGETS
 
-ROOT = Path(__file__).parents[3]
-CORPUS, REGRESSIONS = ROOT / "safety/fuzz/corpus", ROOT / "safety/fuzz/regressions"
+ROOT = corpora.ROOT
 RESULTS = ROOT / "safety/results/fuzz_parsers.json"
 TIERS = ("coverage_guided", "mutation")
 _SECONDS_PER_INPUT = 5  # far more than any takes, for a machine that is busy
@@ -91,9 +90,8 @@ class Campaign:
     def start(self, name: str, seconds: float) -> Child:
         target = TARGETS[name]
         corpus = self.work / name / "corpus"
-        corpus.mkdir(parents=True, exist_ok=True)
         artifacts = self.work / name / "artifacts"
-        artifacts.mkdir(exist_ok=True)
+        artifacts.mkdir(parents=True, exist_ok=True)
         row = self.row(name)
         guided, plain = (row[tier]["seconds"] for tier in TIERS)
         tier = TIERS[not _has_atheris() or (guided > self._share * (guided + plain) and guided > 0)]
@@ -193,10 +191,8 @@ def _has_atheris() -> bool:
 
 def plant(target: Target, corpus: Path) -> None:
     """Give a target its seeds: those that it makes, and those that are kept."""
-    kept = [path for folder in (CORPUS, REGRESSIONS) for path in sorted((folder / target.name).glob("*"))]
-    for data in [*target.seeds(), *(path.read_bytes() for path in kept)]:
-        if len(data) <= target.max_len:
-            (corpus / hashlib.sha1(data).hexdigest()).write_bytes(data)
+    inputs = [*target.seeds(), *(data for _, data in corpora.kept(target.name))]
+    corpora.unpack((data for data in inputs if len(data) <= target.max_len), corpus)
 
 
 def _last_number(text: str) -> int:
