@@ -6,16 +6,21 @@ SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup
 
 # How long `make fuzz` runs, in seconds: half of it for the parsers, a quarter each for the kernel and the comparison.
 SECONDS ?= 600
-# DRY=--dry leaves the figures of docs/safety.md alone.
+# DRY=--dry leaves the figures of docs/safety-figures.md alone.
 DRY ?=
 PAIRS := 20
 
-.PHONY: demo test test-slow check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks audit clean help
+# The part of `make test-deep` that is run, as K/N; none: all of it.
+SLICE ?=
+# Two processes, which take work from each other when they run out of their own.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo test test-deep check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks audit clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
-	@echo "make test       install what the tests need, run them with both kernels"
-	@echo "make test-slow  the cases that take gigabytes or minutes"
+	@echo "make test       install what the tests need, run them: what to do before each commit"
+	@echo "make test-deep  all tests, with both kernels: sweeps, crashes, long properties; SLICE=2/12 runs a twelfth"
 	@echo "make check      lint and types"
 	@echo "make fuzz       SECONDS=$(SECONDS) of fuzzing: the kernel, every parser, our verdicts beside other libraries'"
 	@echo "make crashes    kill writers, fail their system calls and cut the power, at every call"
@@ -57,11 +62,12 @@ demo: $(VENV)/package
 	$(BIN)/tb demo --text
 
 test: $(VENV)/dev
-	TENSORBYTES_KERNEL=compiled $(BIN)/python -m pytest -n 2 --dist worksteal
-	TENSORBYTES_KERNEL=reference $(BIN)/python -m pytest -n 2 --dist worksteal
+	TENSORBYTES_KERNEL=compiled $(PYTEST)
+	TENSORBYTES_KERNEL=reference $(PYTEST) --kernel-users
 
-test-slow: $(VENV)/dev
-	$(BIN)/python -m pytest -m slow
+test-deep: $(VENV)/dev
+	TENSORBYTES_KERNEL=compiled $(PYTEST) -m "" --hypothesis-profile deep $(SLICE:%=--slice %)
+	TENSORBYTES_KERNEL=reference $(PYTEST) -m "" $(SLICE:%=--slice %)
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -83,16 +89,16 @@ fuzz: $(VENV)/fuzz
 	$(BIN)/python -m safety.fuzz.kernel $(DRY) --seconds $$(($(SECONDS) / 4))
 	$(BIN)/python -m safety.fuzz.parsers $(DRY) --seconds $$(($(SECONDS) / 2))
 	$(BIN)/python -m safety.fuzz.differential $(DRY) --seconds $$(($(SECONDS) / 4 / $(PAIRS)))
-	$(BIN)/python -m safety.figures docs/safety.md
+	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 crashes: $(VENV)/dev
 	$(BIN)/python -m safety.crashes
 	$(BIN)/python -m safety.crashes --power
-	$(BIN)/python -m safety.figures docs/safety.md
+	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 sweep: $(VENV)/dev
 	$(BIN)/python -m tests.support.sweeps.run
-	$(BIN)/python -m safety.figures docs/safety.md
+	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 sanitize: $(VENV)/dev
 	$(BIN)/python -m safety.memory.sanitize

@@ -1,7 +1,13 @@
-"""The state every test runs in: quiet frameworks, on the CPU, whatever the machine has."""
+"""The state every test runs in: quiet frameworks, on the CPU, whatever the machine has.
 
+`make test` runs the tests without the mark `deep`, `make test-deep` all of them. Hypothesis draws the same few inputs
+each time under its profile `ci`, and many new ones under `deep`. support/selection.py has further options.
+"""
+
+import gc
 import os
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -9,15 +15,18 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # only says on import that 
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-# What is the same whichever kernel is at work is run once, with the compiled one: it takes minutes.
-ONCE = ("test_bench", "test_docs", "test_layers", "test_other_languages", "test_report", "test_viewer")
+pytest_plugins = ["tests.support.selection", "tests.support.processes"]
+
+COMMON = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
+hypothesis.settings.register_profile("ci", max_examples=60, derandomize=True, **COMMON)
+hypothesis.settings.register_profile("deep", max_examples=1500, **COMMON)
+hypothesis.settings.load_profile("ci")  # --hypothesis-profile=deep takes its place
 
 
-def pytest_collection_modifyitems(config, items):
-    if os.environ.get("TENSORBYTES_KERNEL") != "reference" or config.getoption("file_or_dir"):
-        return  # a file that was asked for is run
-    config.hook.pytest_deselected(items=[item for item in items if item.path.name.startswith(ONCE)])
-    items[:] = [item for item in items if not item.path.name.startswith(ONCE)]
+def pytest_collection_finish():
+    """What is there by now stays: frameworks are millions of objects, which each gc.collect() would look at."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tensorbytes.cli.verbs import VERBS
 from tests.support.cli_cases import (
     COMMAND,
     checkpoint,
-    heeding_interrupts,
+    default_signals,
     in_terminal,
     inside,
     interrupted,
@@ -354,7 +354,7 @@ def test_an_interrupt_that_became_another_error(tmp_path):
         "    except KeyboardInterrupt:\n        raise ImportError('half loaded') from None\n"
         "info.run = run\ncli.main()"
     )
-    with heeding_interrupts():
+    with default_signals():
         done = subprocess.run([sys.executable, "-c", told, "x.tb"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "tb: interrupted\n")
 
@@ -369,7 +369,7 @@ def test_an_interrupt_waits_for_what_it_would_leave_behind(tmp_path):
         "try:\n    with interrupts.temporary_folder('x'): print('entered')\n"
         "except KeyboardInterrupt: print('interrupted')"
     )
-    with heeding_interrupts():
+    with default_signals():
         done = subprocess.run([sys.executable, "-c", told, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout == "interrupted\n"
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """Structure is tested, not remembered: imports point one way, tables list every module."""
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tensorbytes import formats, frameworks
 
 PACKAGE = Path(formats.__file__).parents[1]
-# A module imports only from lines above its own; modules of one line may share.
+# A module imports only from lines above its own.
 LAYERS = [
     ["errors", "lazy", "typing", "notebook"],
     ["dtypes"],
@@ -33,51 +32,86 @@ LAYERS = [
     ["__main__"],
     ["testing"],
 ]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Within records/, the same between its folders.
-RECORDS = ["files", "schema", "example", "read", "write", "summaries", "events", "__init__"]
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+RECORDS = [["files"], ["schema"], ["example"], ["read"], ["write"], ["summaries"], ["events"], ["__init__"]]
 
 
-def layer(path: Path) -> str:
-    top = path.relative_to(PACKAGE).parts[0]
-    return top.removesuffix(".py")
-
-
-def imported(path: Path) -> set[str]:
-    """The layers that a file imports, wherever in the file it does so."""
+def imported(source):
+    """The full names of what a file imports of ours, wherever in the file it does so."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tensorbytes":
-            parts = node.module.split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            found |= {f"{module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {
-                ([*alias.name.split("."), "__init__"])[1]
-                for alias in node.names
-                if alias.name.startswith("tensorbytes")
-            }
-    return {name if name in RANK else "__init__" for name in found}
+            found |= {alias.name for alias in node.names}
+    return sorted(name for name in found if name.split(".")[0] in ("tensorbytes", ""))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_only_point_upwards(path):
-    own = layer(path)
-    assert own in RANK, f"{own} is in no layer: add it to LAYERS and to the design"
-    for other in imported(path) - {own}:
-        assert RANK[other] < RANK[own], f"{own} imports {other}, which stands beside or below it"
+def misplaced(path, source, package, layers):
+    """What is wrong with the imports of a file; its path starts in the folder of the package."""
+    rank = {name: number for number, names in enumerate(layers) for name in names}
+    own = path.split("/")[0].removesuffix(".py")
+    if own not in rank:
+        return [f"{path}: {own} is in no layer: add it to the table and to the design"]
+    found = []
+    for name in imported(source):
+        if name.startswith("."):
+            found.append(f"{path} imports {name}: name the package")
+        elif f"{name}.".startswith(f"{package}."):
+            part = f"{name}.".removeprefix(f"{package}.").split(".")[0]
+            other = part if part in rank else "__init__"
+            if other != own and rank[other] >= rank[own]:
+                found.append(f"{path} imports {name}: {other} stands beside or below {own}")
+    return found
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "records").rglob("*.py")), ids=lambda path: path.name)
-def test_the_folders_of_records_too(path):
-    own = RECORDS.index(path.relative_to(PACKAGE / "records").parts[0].removesuffix(".py"))
-    for other in re.findall(r"from tensorbytes\.records\.(\w+)", path.read_text()):
-        assert RECORDS.index(other) <= own, f"{RECORDS[own]} imports {other}, which stands below it"
+def misplaced_in(folder, package, layers):
+    paths = sorted(folder.rglob("*.py"))
+    assert paths
+    return [
+        wrong
+        for path in paths
+        for wrong in misplaced(path.relative_to(folder).as_posix(), path.read_text(), package, layers)
+    ]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_file_outgrows_a_reader(path):
-    assert len(path.read_text().splitlines()) <= 420
+def test_imports_only_point_upwards():
+    assert misplaced_in(PACKAGE, "tensorbytes", LAYERS) == []
+
+
+def test_the_folders_of_records_too():
+    assert misplaced_in(PACKAGE / "records", "tensorbytes.records", RECORDS) == []
+
+
+WRONG = {
+    "from below": ("dtypes.py", "from tensorbytes.tensor import Tensor", "tensorbytes.tensor.Tensor: tensor stands"),
+    "by another name": ("tree.py", "import tensorbytes.cli.verbs as v", "tensorbytes.cli.verbs: cli stands"),
+    "in a function": ("codecs/x.py", "def f():\n    from tensorbytes import api", "tensorbytes.api: api stands"),
+    "from beside": ("formats/x.py", "from tensorbytes.frameworks import jax", "frameworks.jax: frameworks stands"),
+    "a public name": ("storage.py", "from tensorbytes import load", "tensorbytes.load: __init__ stands"),
+    "the package": ("storage.py", "import tensorbytes", "tensorbytes: __init__ stands"),
+    "without the package": ("formats/x.py", "from ..api import load", "..api.load: name the package"),
+    "a module in no layer": ("news.py", "", "news is in no layer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_the_search_finds_what_it_is_for(case, tmp_path):
+    path, source, words = WRONG[case]
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text(source)
+    (found,) = misplaced_in(tmp_path, "tensorbytes", LAYERS)
+    assert found.startswith(path)
+    assert words in found
+
+
+def test_the_search_finds_what_it_is_for_in_records():
+    wrong = "from tensorbytes.records import example\nimport tensorbytes.records.read.rows\nimport tensorbytes.tensor"
+    assert misplaced("files/x.py", wrong, "tensorbytes.records", RECORDS) == [
+        "files/x.py imports tensorbytes.records.example: example stands beside or below files",
+        "files/x.py imports tensorbytes.records.read.rows: read stands beside or below files",
+    ]
 
 
 @pytest.mark.parametrize(("package", "table"), [(formats, "formats"), (frameworks, "frameworks")])

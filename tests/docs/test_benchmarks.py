@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.support import ROOT
 
 
@@ -54,6 +56,7 @@ RECORD_LINES = {
 }
 
 
+@pytest.mark.deep
 def test_everybody_reads_and_writes_the_same_records(tmp_path):
     """A contender that gives back other values than went in has failed."""
     rows = dict.fromkeys(name.partition(".")[0] for name in RECORD_LINES)
@@ -83,6 +86,7 @@ WEIGHT_PACKERS = [
 TOKEN_PACKERS = ["tensorbytes", "compression='zstd'", "compression='zstd:1'", "zstandard 1", "zstandard 3"]
 
 
+@pytest.mark.deep
 def test_compression_rows_compare_sizes_and_speeds(tmp_path):
     """A contender that does not give back what it was given has failed, zipnn's spoilt input included."""
     document, printed = quick_run(tmp_path, "weights", "tokenids", "chunkslice", "quantize")
@@ -104,6 +108,7 @@ def test_compression_rows_compare_sizes_and_speeds(tmp_path):
     assert f"| tensorbytes | {100 * ours / size['bytes']:.2f} % |" in (tmp_path / "benchmarks.md").read_text()
 
 
+@pytest.mark.deep
 def test_auto_is_compared_with_every_pipeline(tmp_path):
     from benchmarks.compression_data import KINDS
 

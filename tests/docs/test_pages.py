@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def test_examples_run(page, tmp_path, monkeypatch):
         if not importlib.util.find_spec(documentation.ALONE[page.name]):
             pytest.skip(f"{named(page)} needs {documentation.ALONE[page.name]}")
         command = [sys.executable, "-m", documentation.__name__, str(page)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
         assert done.returncode == 0, done.stderr
         return
     try:

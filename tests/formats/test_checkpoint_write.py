@@ -339,6 +339,7 @@ tb.save({"w": np.ones(4), "s": "new"}, prefix, "checkpoint")
 """
 
 
+@pytest.mark.deep
 def test_a_process_that_dies_leaves_the_old_one_or_the_new_one(tmp_path):
     results = []
     for step in range(1, 20):

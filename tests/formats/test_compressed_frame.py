@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
@@ -231,13 +231,11 @@ def both(entry, array, index):
     assert found.tolist() == expected.tolist()
 
 
-@settings(max_examples=400, deadline=None)
 @given(index=indices)
 def test_any_index_gives_what_numpy_gives(opened, index):
     both(opened["cube"], CUBE, index)
 
 
-@settings(max_examples=100, deadline=None)
 @given(index=st.builds(slice, st.integers(-2010, 2010), st.integers(-2010, 2010), st.sampled_from([1, 7, -1, -40])))
 def test_any_slice_of_a_line(opened, index):
     both(opened["line"], LINE, index)

@@ -607,7 +607,7 @@ def test_the_corpus_reads_as_numpy_reads_it():
     path = REAL_FILES / "quickdraw_airplane.npy"
     x = np.load(path)
     assert same(tb.load(path), x)
-    assert tb.dumps(x, "npy") == path.read_bytes() or not path.read_bytes().startswith(saved(x)[:10])
+    assert tb.dumps(x, "npy") == saved(x)  # the file is of an older NumPy, which padded its header less
     with tb.open(path) as file:
         (entry,) = file.entries()
         assert same(entry[-3:], x[-3:])

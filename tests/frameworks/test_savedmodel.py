@@ -59,6 +59,7 @@ def test_a_plain_function(path):
     assert loaded.signatures["serving_default"](x=tf.ones(2), y=tf.constant(0.0))["output_0"].numpy().tolist() == [2, 2]
 
 
+@pytest.mark.deep
 def test_in_another_process(path):
     save_model(affine, path, tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32))
     code = (

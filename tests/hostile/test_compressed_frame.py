@@ -12,7 +12,7 @@ import lz4.block
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
@@ -376,7 +376,6 @@ SOUND = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     st.sampled_from(SOUND),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=3),

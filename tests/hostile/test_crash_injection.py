@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.support import ROOT
+from tests.support.tiers import deep_but
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="system calls of Linux")
 if not (ROOT / "safety" / "crashes").is_dir():
@@ -31,26 +32,28 @@ def sweep(*words):
 
 
 @pytest.mark.timeout(1200)  # seconds, where nothing else runs
-def test_faults_at_calls_of_each_writer():
+@pytest.mark.parametrize("every", deep_but([60], [60, 5]))
+def test_faults_at_calls_of_each_writer(every):
     """Old or new, never a mix; what was acknowledged is there; nothing is left behind; no other exception."""
-    code, told, points = sweep("--core", "--what", "faults", "--few", "--every", "5")
+    code, told, points = sweep("--core", "--what", "faults", "--few", "--every", str(every))
     assert code == 0, told
-    assert points > 250
+    assert points > 1250 // every
 
 
 @pytest.mark.timeout(1200)
-def test_power_cuts_of_a_modelled_disk():
-    code, told, points = sweep("--core", "--what", "model", "--every", "10")
+@pytest.mark.parametrize("every", deep_but([100], [100, 10]))
+def test_power_cuts_of_a_modelled_disk(every):
+    code, told, points = sweep("--core", "--what", "model", "--every", str(every))
     assert code == 0, told
-    assert points > 100
+    assert points > 1000 // every
 
 
 @pytest.mark.parametrize(
     ("name", "what", "words"),
     [
-        ("written in place", "faults", "neither old nor new"),
+        pytest.param("written in place", "faults", "neither old nor new", marks=pytest.mark.deep),
         ("renamed unsynced", "model", "neither old nor new"),
-        ("acknowledged too early", "faults", "acknowledged"),
+        pytest.param("acknowledged too early", "faults", "acknowledged", marks=pytest.mark.deep),
     ],
 )
 def test_writers_that_are_wrong_are_found_out(name, what, words):
@@ -61,6 +64,7 @@ def test_writers_that_are_wrong_are_found_out(name, what, words):
     assert points > 3
 
 
+@pytest.mark.deep
 def test_a_reproducing_command_is_printed():
     told = sweep("--controls", "--scenario", "written in place", "--what", "faults", "--few")[1]
     point = re.search(r"--scenario 'written in place' --point '([^']+)'", told)

@@ -16,6 +16,7 @@ import pytest
 import tensorbytes as tb
 from tensorbytes import errors
 from tests.support.golden import OBJECTS, write
+from tests.support.tiers import deep_but
 from tests.support.wire_bytes import framed, records
 
 golden = functools.cache(write)
@@ -94,7 +95,7 @@ def bits(raw):
     return range(0, len(raw) * 8, 1 if tb.ACCELERATED or len(raw) < 1024 else 41)
 
 
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("read", deep_but([whole], READERS))
 @pytest.mark.parametrize("name", LARGE)
 def test_no_flipped_bit_loads_as_anything(name, read):
     raw = bytearray(golden(name))

@@ -40,6 +40,7 @@ def told(case):
 
 
 @pytest.mark.parametrize("name", FAST)
+@pytest.mark.deep
 def test_a_short_run_finds_nothing_that_is_not_listed(name):
     needs(name)
     tally = run.run(name, seed=1, first=0, seconds=60, most=CASES[name])

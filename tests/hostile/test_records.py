@@ -10,7 +10,7 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
@@ -48,7 +48,6 @@ from tests.support.wire_bytes import (
 
 golden = functools.cache(write)
 LIMITS = tb.Limits(max_bytes=1 << 20)
-RUNS = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read_every_way(raw):
@@ -120,7 +119,6 @@ def damaged(draw):
     return framed(*payloads)
 
 
-@RUNS
 @given(damaged())
 def test_damaged_records_with_sound_checksums(raw):
     check(raw)
@@ -206,7 +204,6 @@ def structures(draw):
     return out
 
 
-@RUNS
 @given(st.lists(grammatical(), min_size=1, max_size=2))
 @example([tensor(STRING, (1,), field(8, b"x"), field(KIND, "list[int]"))])
 @example([layout("ragged", int64s(0, 1), int64s(5, dims=()), int64s(3))])
@@ -217,7 +214,6 @@ def test_records_of_the_grammar(payloads):
     check(framed(*payloads))
 
 
-@settings(RUNS, max_examples=700)
 @given(structures())
 def test_structures_of_the_grammar(payloads):
     check(framed(*payloads))
@@ -241,7 +237,6 @@ def test_metadata_that_numpy_does_not_understand(case):
         tb.loads(framed(UNKNOWN_TO_NUMPY[case]))
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_as_a_tensorproto(raw):
     for format in ("tensorproto", "sparseproto", None):
@@ -269,7 +264,6 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(TREES)
 def test_encoding_what_was_decoded_gives_the_same_bytes(obj):
     raw = tb.dumps(obj)

@@ -15,6 +15,7 @@ from tensorbytes import _wire
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a sanitizer that can be loaded ahead of Python")
 @pytest.mark.skipif(not _wire.ACCELERATED, reason="the same with either kernel")
+@pytest.mark.deep
 def test_the_kernel_under_sanitizers(tmp_path):
     sanitizers = "address,undefined"
     try:

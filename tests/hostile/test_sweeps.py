@@ -12,6 +12,7 @@ import pytest
 from tensorbytes import formats
 from tests.support.sweeps.files import AREAS, TRIAL, goldens
 from tests.support.sweeps.run import sweep
+from tests.support.tiers import deep_but
 
 # Formats whose fields come one after the other, with nothing that says how many: cut between two, it is another file.
 # So are Arrow's streams, whose end need not be marked.
@@ -20,7 +21,11 @@ OPEN_ENDED = {"protobuf", "tensorproto", "onnx", "onnx external data", "delimite
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory, and /proc")
 
 
-@pytest.mark.parametrize("area", AREAS)
+# The areas of a second or two, which show before each commit that the sweeps work; the others before each release.
+QUICK = ("gguf", "tensorproto")
+
+
+@pytest.mark.parametrize("area", deep_but(QUICK, AREAS))
 def test_every_truncation_and_every_flipped_bit(area):
     found = sweep(area, small=True)
     files = goldens(area, True)
@@ -45,6 +50,7 @@ def test_every_format_is_swept():
     }  # fmt: skip
 
 
+@pytest.mark.deep
 def test_the_sweep_finds_each_kind_of_fault():
     """A process that dies is named, with its case, and the others go on."""
     found = sweep(TRIAL, small=True)

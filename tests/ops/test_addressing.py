@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes.errors import UsageError
@@ -107,7 +107,6 @@ def _indices(draw):
     return tuple(steps)
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     _text.filter(bool),
     st.one_of(st.tuples(st.none() | _text, st.none()), st.tuples(st.none(), _whole)),
@@ -118,7 +117,6 @@ def test_round_trip(path, what, index):
     assert parse_address(str(address)) == address
 
 
-@settings(max_examples=400, deadline=None)
 @given(_text)
 def test_any_text_is_an_address_or_refused(text):
     try:

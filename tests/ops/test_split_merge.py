@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
@@ -152,7 +152,6 @@ def test_progress_counts_bytes(records, tmp_path):
     assert seen[-1] == (2 * records.stat().st_size,) * 2
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 300), min_size=1, max_size=40),
     how=st.one_of(

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
@@ -110,7 +110,6 @@ def test_huge_tiny_and_cancelling(values):
     assert (found.min, found.max) == (min(values), max(values))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30), st.integers(1, 9))
 def test_any_floats(values, bins):
     found = only(np.array(values), bins=bins)
@@ -123,7 +122,6 @@ def test_any_floats(values, bins):
         assert count == sum(edges[k] <= v < edges[k + 1] or (last and v == edges[-1]) for v in values)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=60))
 def test_sums_are_exact(values):
     assert Fraction(tallies.exact_sum(np.array(values, float)), 1 << 1074) == sum(map(Fraction, values))
@@ -143,7 +141,6 @@ def test_numbers_on_the_edges():
         assert found.histogram.counts == (3,) * (bins - 1) + (4,)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["int8", "int32", "int64", "uint8", "uint32", "uint64"]).flatmap(
         lambda dtype: st.tuples(

@@ -138,7 +138,7 @@ def good(feature):
     return made(x=[x.tobytes() if feature.encoding == "raw" else serialized(x)])
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_small_protos_can_not_claim_more_than_the_limit():
     claim = tf.compat.v1.make_tensor_proto(1.0, tf.float64, [1 << 25]).SerializeToString()  # 256 MiB each
     with pytest.raises(errors.LimitError, match="record 4: feature 'x'"):

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from tensorflow.core.framework import summary_pb2
 from tensorflow.core.util import event_pb2
@@ -40,7 +40,6 @@ from tests.support.wire_bytes import tensor as tensor_proto
 
 V1 = tf.compat.v1.summary
 NAMES = {"graph_def": "graph", "meta_graph_def": "meta_graph", "log_message": "log", "session_log": "session"}
-RUNS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 # ---- what protobuf says that a file holds -----------------------------------
@@ -703,7 +702,6 @@ def same_message(parsed, mine):
     return parse.FromString(mine[5]) == parse.FromString(parsed[5])
 
 
-@RUNS
 @given(st.lists(EVENT | FULL_EVENT, min_size=1, max_size=2))
 def test_every_form_that_protobuf_knows_reads_the_same(payloads):
     parsed = [event_pb2.Event.FromString(payload) for payload in payloads]
@@ -721,7 +719,6 @@ def test_every_form_that_protobuf_knows_reads_the_same(payloads):
         event(kind)
 
 
-@RUNS
 @given(st.data())
 def test_only_our_exceptions_leave(tf1_file, data):
     """Bytes of real events changed at random, under checksums that are right."""

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tensorbytes import errors
@@ -89,7 +89,6 @@ def check_canonical(raw, sequence, expected):
 
 @pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
 @pytest.mark.parametrize("odd", [1, 2], ids=["sound", "any"])
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_same_verdict_and_the_same_features(sequence, odd, data):
     grammar = data.draw(grammars(odd))
@@ -111,7 +110,6 @@ def test_the_same_on_many_more(sequence):
     assert seen == {"both read", "both refuse", *DIVERGENCES}
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=30), st.booleans())
 def test_the_same_verdict_on_any_bytes(raw, sequence):
     event(compare(raw, sequence, long=True))
@@ -226,12 +224,11 @@ def test_cases_that_both_read(case):
     compare(raw, False)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("an unknown field around")])
 def test_the_context_of_a_sequence_is_an_example(case):
     raw, expected = CASES[case]
-    if not case.startswith("an unknown field around"):
-        assert ours(raw, True) == (expected, {})
-        compare(raw, True)
+    assert ours(raw, True) == (expected, {})
+    compare(raw, True)
 
 
 STEP = field(1, feature(3, ONE))

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes import dtypes
@@ -68,7 +68,6 @@ SCHEMAS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(SCHEMAS)
 def test_json_there_and_back(schema):
     text = schema.to_json()
@@ -223,7 +222,6 @@ def test_a_million_byte_name_and_ten_thousand_names_are_fine():
 DAMAGE = [b"", b"{", b"}", b"[", b"]", b",", b'"', b":", b"null", b"-1", b"1e999", b"NaN", b"\\ud800", b"\xff"]
 
 
-@settings(max_examples=200, deadline=None)
 @given(SCHEMAS, st.data())
 def test_damaged_json_is_read_or_refused(schema, data):
     text = bytearray(schema.to_json().encode())

@@ -21,6 +21,7 @@ import tensorbytes as tb
 from tensorbytes.cli import main
 
 COMMAND = [sys.executable, "-m", "tensorbytes"]
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SECONDS = 120  # until a command that hangs is given up
 # Colours, and the cursor movements of progress bars.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -89,7 +90,7 @@ def in_terminal(*arguments, columns=80, cwd=None, env=None, when=None, program=C
     """
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with heeding_interrupts():
+    with default_signals():
         process = subprocess.Popen(
             [*program, *map(str, arguments)],
             stdin=theirs,
@@ -130,7 +131,7 @@ def _read(fd, end):
 
 def interrupted(*arguments, after, cwd=None, by=signal.SIGINT):
     """Run the real command in a pipe and press Ctrl-C, so to speak, once `after(process)` is true."""
-    with heeding_interrupts():
+    with default_signals():
         process = subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -150,15 +151,16 @@ def interrupted(*arguments, after, cwd=None, by=signal.SIGINT):
 
 
 @contextlib.contextmanager
-def heeding_interrupts():
-    """Whoever starts the tests in the background has them ignore Ctrl-C, which a command would inherit."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def default_signals():
+    """Commands that are started here heed signals, also where the tests ignore them: in the background, under nohup."""
+    ignored = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _environment(more):

@@ -9,7 +9,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -65,7 +65,6 @@ def same(a, b):
         assert a == b
 
 
-@settings(max_examples=300, deadline=None)
 @given(structures)
 def test_any_structure_comes_back_as_it_was(obj):
     data = tb.dumps(obj)

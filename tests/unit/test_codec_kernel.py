@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes._wire import _kernel as compiled
@@ -122,7 +122,6 @@ def test_the_glance_is_the_same(kind, n):
     assert (code == b"") == (kind == "random")
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(0, 200), st.integers(0, 2**32))
 def test_any_counts(exponents, offset, seed):
     counts = [0] * offset + [(1 << e) - 1 if e < 12 else 3 * 5**5 for e in exponents]
@@ -181,7 +180,6 @@ def test_the_oracle_agrees_with_huffman_where_no_limit_applies():
 many = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 100_000)), min_size=2, max_size=24)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.one_of(many, st.integers(2, 30).map(fibonacci)))
 def test_the_lengths_are_the_best(counts):
     counts = [*counts, 1, 1][:256] if sum(map(bool, counts)) < 2 else counts
@@ -243,7 +241,6 @@ def codes(draw):
     return struct.pack("<BB3I", used[0], used[-1], *sizes) + packed + b"".join(streams)
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.one_of(codes(), st.binary(max_size=60)), st.integers(0, 400))
 def test_verdicts_on_any_bytes(code, n):
     both_decode(code, n)
@@ -281,7 +278,6 @@ def result(kernel, name, src, size, *args):
     return made if made is not None else bytes(out)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(["planes_split", "difference", "accumulate"]),
     st.sampled_from([0, 1, 1, 2, 2, 3, 4, 4, 5, 8, 8]),
@@ -295,7 +291,6 @@ def test_planes_and_differences_are_the_same(name, width, data, more, number):
     assert result(compiled, *args) == result(filters_reference, *args)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([0, 1, 2, 3, 4, 8, 9]), st.integers(0, 33), st.booleans(), st.sampled_from([0, 0, 0, 1]), st.data()
 )
@@ -355,7 +350,6 @@ def test_bits_of_every_width(kernel, width):
             assert result(kernel, "bits_unpack", packed, x.nbytes, width, base, bits) == x.tobytes()
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([1, 2, 4, 8, 3]),
     st.integers(0, 40),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
@@ -98,7 +98,6 @@ def test_truncations_and_flips_of_codes_raise_damaged_or_nothing(name):
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=80), n=st.integers(0, 300))
 def test_any_bytes_raise_damaged_or_nothing(name, data, n):
     with contextlib.suppress(Damaged):

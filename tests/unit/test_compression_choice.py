@@ -222,6 +222,7 @@ def size_by(pipeline, data, elements):
 
 @pytest.mark.skipif(not tb.ACCELERATED, reason="both kernels write the same, as formats/test_compressed_frame.py shows")
 @pytest.mark.parametrize("name", DATA)
+@pytest.mark.deep
 def test_auto_is_within_three_percent_of_the_best(name):
     x = DATA[name]
     if isinstance(x, bytes):

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes import _wire
@@ -32,7 +32,6 @@ from tests.support.wire_bytes import records as payloads
 
 BOTH = [compiled, reference]
 KERNELS = pytest.mark.parametrize("kernel", BOTH, ids=["compiled", "reference"])
-DRAWN = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 UNTOUCHED = 77  # what stands in every array before a call
 
 
@@ -150,7 +149,6 @@ def check_lists(buffer, spans, kind):
                 agree(fill, buffer, spans, kind, width, room)
 
 
-@DRAWN
 @given(st.lists(grammars(2), max_size=3), st.booleans())
 def test_reading_agrees(made, sequence):
     check_records([grammar.record(sequence) for grammar in made], sequence)

@@ -5,7 +5,7 @@ import struct
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes import _wire
@@ -87,7 +87,6 @@ def damaged(draw):
 # ---- parity -----------------------------------------------------------------
 
 
-@settings(max_examples=500)
 @given(tensors)
 def test_plain_tensors_agree(data):
     agree("plain_tensor", data, 0, len(data))
@@ -98,7 +97,6 @@ def test_plain_tensors_agree_inside_a_buffer(data, before, less):
     agree("plain_tensor", b"\x08" * before + data, before, max(before, before + len(data) - less))
 
 
-@settings(max_examples=500)
 @given(
     st.lists(st.one_of(tensors, others, varints, contents), max_size=4).map(b"".join), st.sampled_from([0, 0x42, 0x22])
 )
@@ -106,7 +104,6 @@ def test_fields_agree(data, stop):
     agree("fields", data, 0, len(data), stop)
 
 
-@settings(max_examples=500)
 @given(damaged(), st.booleans(), st.integers(0, 7))
 def test_scans_agree(data, verify, room):
     results = []
@@ -122,7 +119,6 @@ def test_plain_records_agree(data):
     agree("plain_record", data)
 
 
-@settings(max_examples=300)
 @given(st.lists(delimited(b"\x42", st.binary(max_size=200)), max_size=6).map(b"".join), st.integers(0, 4))
 def test_unpacked_strings_agree(data, cut):
     agree("strings_unpack", data, 0, len(data), 0x42)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes.errors import UnsupportedError
@@ -192,7 +192,6 @@ def test_the_ends_of_the_range(original, stored, symmetric):
         assert Fraction(done.report.max_error) <= width
 
 
-@settings(max_examples=400, deadline=None)
 @given(arrays(), st.data())
 def test_the_stated_error_is_never_exceeded(x, data):
     spec = data.draw(specs(x.ndim))

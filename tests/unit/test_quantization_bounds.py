@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tensorbytes.errors import UnsupportedError, UsageError
@@ -15,7 +15,6 @@ from tests.support.quantization_cases import arrays, exact_error, tensor
 RNG = np.random.default_rng(5)
 
 
-@settings(max_examples=300, deadline=None)
 @example(np.array([np.finfo(np.float64).max, -2.99e292]), 0.0, None)  # whose range lies beyond the last float
 @given(arrays(), st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 3.0, 1e10]), st.sampled_from([None, 3]))
 def test_a_bound_is_kept_by_the_smallest_encoding(x, bound, group):

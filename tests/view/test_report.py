@@ -324,7 +324,7 @@ def test_many_tensors_fit(tmp_path):
     assert "b99.l49" in page.text
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_too_many_tensors_are_left_out(tmp_path):
     path = tmp_path / "many.tb"
     tb.save({f"{'long name ' * 8}{n}": np.zeros(2) for n in range(19_000)}, path)
