@@ -10,17 +10,20 @@ SECONDS ?= 600
 DRY ?=
 PAIRS := 20
 
+# DEEP='-m ""' measures the coverage of all tests.
+DEEP ?=
 # The part of `make test-deep` that is run, as K/N; none: all of it.
 SLICE ?=
 # Two processes, which take work from each other when they run out of their own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-deep check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks audit clean help
+.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks audit clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
 	@echo "make test       install what the tests need, run them: what to do before each commit"
 	@echo "make test-deep  all tests, with both kernels: sweeps, crashes, long properties; SLICE=2/12 runs a twelfth"
+	@echo "make coverage   the lines that make test runs; with DEEP='-m \"\"' those that make test-deep runs"
 	@echo "make check      lint and types"
 	@echo "make fuzz       SECONDS=$(SECONDS) of fuzzing: the kernel, every parser, our verdicts beside other libraries'"
 	@echo "make crashes    kill writers, fail their system calls and cut the power, at every call"
@@ -62,12 +65,15 @@ demo: $(VENV)/package
 	$(BIN)/tb demo --text
 
 test: $(VENV)/dev
-	TENSORBYTES_KERNEL=compiled $(PYTEST)
-	TENSORBYTES_KERNEL=reference $(PYTEST) --kernel-users
+	TENSORBYTES_KERNEL=compiled $(PYTEST) -p no:randomly
+	TENSORBYTES_KERNEL=reference $(PYTEST) -p no:randomly --kernel-users
 
 test-deep: $(VENV)/dev
 	TENSORBYTES_KERNEL=compiled $(PYTEST) -m "" --hypothesis-profile deep $(SLICE:%=--slice %)
 	TENSORBYTES_KERNEL=reference $(PYTEST) -m "" $(SLICE:%=--slice %)
+
+coverage: $(VENV)/dev
+	TENSORBYTES_KERNEL=compiled $(PYTEST) --cov=src/tensorbytes --cov-report=term:skip-covered $(DEEP)
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .

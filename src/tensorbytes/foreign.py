@@ -23,8 +23,6 @@ def _starts(pattern: bytes) -> re.Pattern[bytes]:
 
 _DECODE = "decode it with a library for that, and save the array"
 _TEXT = rb"(?:\xef\xbb\xbf)?\s*"
-# Messages may start with nearly any bytes: the tag of a field that nobody knows, or a length.
-_MESSAGES = ("tensorproto", "sparseproto", "protobuf", "delimited", "onnx")
 # Asked when no format recognises the first bytes.
 WRONG_FILES = (
     Wrong(_starts(_TEXT + rb"<(?:!doctype|html)\b"), "an HTML page, not tensors: a failed download?"),
@@ -51,7 +49,7 @@ WRONG_FILES = (
         re.compile(rb"\x80[\x02-\x05][\x28-\xff]|[(][dl]p[0-9]*\n|c(?:copy_reg|numpy)[a-z._]*\n"),
         "a pickle, which is never read here: loading one can run any code in it; "
         "load it where you trust it, and save its tensors",
-        ("raw", "torchfile", *_MESSAGES),
+        ("raw", "torchfile"),
     ),
     Wrong(re.compile(rb"\x89PNG\r\n\x1a\n"), "a PNG image, which is not read here: " + _DECODE, ("raw",)),
     Wrong(re.compile(rb"\xff\xd8\xff"), "a JPEG image, which is not read here: " + _DECODE, ("raw",)),

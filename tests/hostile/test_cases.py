@@ -39,9 +39,9 @@ ROWS = [
 def test_every_number_has_a_place():
     listed = [*CASES, *ELSEWHERE, *NOT_HERE]
     assert sorted(listed) == [*range(1, 40), *range(60, 81)]
-    for place in ELSEWHERE.values():
-        file, test = place.split(": ")
-        assert f"def {test}" in (ROOT / "tests" / file).read_text(), place
+    for test in ELSEWHERE.values():
+        file, name = test.split(": ")
+        assert f"def {name}" in (ROOT / "tests" / file).read_text(), test
 
 
 def load(case):

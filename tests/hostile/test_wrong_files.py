@@ -183,7 +183,7 @@ def test_a_zip_of_ours_that_starts_with_another_member():
         one = io.BytesIO()
         np.save(one, np.arange(3))
         archive.writestr("a.npy", one.getvalue())
-    with pytest.raises(tb.UnsupportedError, match="member 'readme.txt' is no npy array") as caught:
+    with pytest.raises(tb.UnsupportedError, match=r"member 'readme\.txt' is no npy array") as caught:
         tb.loads(file.getvalue(), "npz")
     assert "zip archive" not in str(caught.value)
 

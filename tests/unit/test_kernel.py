@@ -119,6 +119,14 @@ def test_plain_records_agree(data):
     agree("plain_record", data)
 
 
+@KERNELS
+def test_a_plain_record_is_one_and_whole(kernel):
+    record = framed(b"\x08\x01\x12\x04\x12\x02\x08\x02\x22\x08" + bytes(8))  # two floats
+    assert kernel.plain_record(record) == kernel.plain_tensor(record, 12, len(record) - 4) is not None
+    for other in (b"", record[:-1], record + b"\0", record + record, record[:-1] + b"\0"):
+        assert kernel.plain_record(other) is None
+
+
 @given(st.lists(delimited(b"\x42", st.binary(max_size=200)), max_size=6).map(b"".join), st.integers(0, 4))
 def test_unpacked_strings_agree(data, cut):
     agree("strings_unpack", data, 0, len(data), 0x42)
