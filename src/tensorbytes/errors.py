@@ -69,6 +69,10 @@ class UsageError(TensorbytesError, TypeError):
     """A call that makes no sense as written: swapped arguments, an unknown option."""
 
 
+class SidecarWarning(UserWarning):
+    """A file beside another (an index, a schema, a list of checksums) is not used, and why."""
+
+
 def unknown(kind: str, got: object, known: Iterable[str]) -> UsageError:
     """The error for a name that is not in a table."""
     names = sorted(known)

@@ -7,6 +7,7 @@ writer of the same name removes it. So names are few and not random: nobody has 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ SUFFIX = ".tmp"
 _MARK = ".tensorbytes-"
 # So many writers of one name are looked for; more get random names.
 _MOST = 8
+_MOST_LINKS = 40  # as many as Linux follows
 
 
 def is_hidden(name: str) -> bool:
@@ -119,12 +121,44 @@ def in_use(path: str) -> bool:
     return False
 
 
+def absolute(path: str) -> str:
+    """A path that stays the same when the working folder changes. ".." is left to the system, which knows of links."""
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def followed(path: str) -> str:
+    """Where a link leads that stands at the end of a path: the link stays, what it leads to is replaced.
+
+    In a folder that everybody may write to, only links of ours or of the folder's owner are followed, as Linux does
+    it where this is done by the system (fs.protected_symlinks). Folders on the way are left to the system.
+    """
+    path = absolute(path)
+    for _ in range(_MOST_LINKS):
+        if not os.path.islink(path):
+            return path
+        folder = os.path.dirname(path)
+        _check_link(path, folder)
+        path = os.path.join(folder, os.readlink(path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def _check_link(path: str, folder: str) -> None:
+    if not hasattr(os, "geteuid"):
+        return
+    around, owner = os.stat(folder), os.lstat(path).st_uid
+    shared = around.st_mode & stat.S_ISVTX and around.st_mode & stat.S_IWOTH
+    if shared and owner not in (os.geteuid(), around.st_uid):
+        raise PermissionError(
+            errno.EACCES, "a link that another user put into a folder for everybody is not followed", path
+        )
+
+
 def take_over(path: str, fd: int) -> None:
     """Give a file the owner, the mode and the extended attributes of the one that it will replace."""
     old = os.stat(path)
     with contextlib.suppress(OSError):  # another owner's file: the mode matters more than the owner
         os.fchown(fd, old.st_uid, old.st_gid)
-    os.fchmod(fd, old.st_mode & 0o7777)
+    os.fchmod(fd, old.st_mode & 0o777)  # the right to run as its owner was given to the old content
     if hasattr(os, "listxattr"):
         with contextlib.suppress(OSError):  # no such thing on this filesystem
             for name in os.listxattr(path):

@@ -57,7 +57,7 @@ class Output:
                 raise UsageError(f"{target}: a URL can't be appended to; write a new object")
             self._file = storage.open_url(target, "wb")
         else:
-            self._path = os.path.realpath(os.fspath(target))
+            self._path = hidden.followed(os.fspath(target))
             self._file = self._open(self._path, resume, os.fspath(target))
         self._written = self.size
 

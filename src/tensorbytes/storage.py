@@ -163,10 +163,13 @@ def tell(size: int) -> None:
         watcher(size)
 
 
-def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True) -> None:
-    """Write the pieces to a target; a local path is replaced atomically."""
+def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True, follow: bool = True) -> None:
+    """Write the pieces to a target; a local path is replaced atomically.
+
+    A link that stands there is followed, or with follow=False replaced: for names that the caller did not choose.
+    """
     check_target(target, "write")
-    with writing(target, sync=sync) as file:
+    with writing(target, sync=sync, follow=follow) as file:
         if sync and is_local(target) and hasattr(os, "fdatasync") and os.path.isfile(file.name):
             _write_flushing(file, pieces)
         else:
@@ -197,19 +200,20 @@ def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
             pool.shutdown()
 
 
-def writing(target: Target, *, sync: bool = True) -> contextlib.AbstractContextManager[Any]:
+def writing(target: Target, *, sync: bool = True, follow: bool = True) -> contextlib.AbstractContextManager[Any]:
     """A target open for writing; a local path is replaced when the block ends well."""
     if not is_path(target):
         return contextlib.nullcontext(target)
     if is_url(target):
         return contextlib.closing(open_url(str(target), "wb"))
-    return replacing(os.fspath(target), sync=sync)  # type: ignore[arg-type]
+    return replacing(os.fspath(target), sync=sync, follow=follow)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
-def replacing(path: str, *, sync: bool = True) -> Iterator[io.FileIO]:
+def replacing(path: str, *, sync: bool = True, follow: bool = True) -> Iterator[io.FileIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when not."""
-    given, path = path, os.path.realpath(path)  # a symbolic link stays one: its target is replaced
+    given = path
+    path = hidden.followed(path) if follow else hidden.absolute(path)
     if os.path.exists(path) and not os.path.isfile(path):
         # A device, a pipe or a folder has no content to keep; a folder raises here.
         with open(path, "wb", buffering=0) as special:

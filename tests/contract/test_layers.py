@@ -16,7 +16,7 @@ LAYERS = [
     ["deferred"],
     ["tree"],
     ["_wire"],
-    ["threads", "hidden"],
+    ["threads", "hidden", "io"],
     ["storage"],
     ["codecs", "quantization"],
     ["frameworks", "formats"],  # never each other

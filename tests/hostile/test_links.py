@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -159,15 +160,125 @@ def records(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("put", [pipe, endless, silent, loop, nothing, bound])
+@pytest.mark.parametrize("put", [pipe, folder, endless, silent, loop, nothing, bound])
 @pytest.mark.parametrize("suffix", [".schema.json", ".index.tb"])
 def test_92_what_stands_beside_records_is_a_file_or_nothing(records, put, suffix, tmp_path):
     put(f"{records}{suffix}", tmp_path)
-    opened = tb.open_records(records)
-    assert [row["x"].tolist() for row in opened] == [[0, 1, 2]]
-    assert len(opened) == 1
-    assert opened[0]["x"].tolist() == [0, 1, 2]
-    assert tb.inspect(records).format == "tfrecord"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        opened = tb.open_records(records)
+        assert [row["x"].tolist() for row in opened] == [[0, 1, 2]]
+        assert len(opened) == 1
+        assert opened[0]["x"].tolist() == [0, 1, 2]
+        assert tb.inspect(records).format == "tfrecord"
+    assert {warning.category for warning in caught} == {tb.errors.SidecarWarning}
+    assert all(str(warning.message).startswith(f"{records}{suffix} ") for warning in caught)
+
+
+def test_92_a_file_beside_records_has_a_limit(records, monkeypatch):
+    with open(f"{records}.index.tb", "wb") as file:
+        file.truncate(tb.LIMITS.max_bytes + 1)  # a hole, which takes no room
+    with pytest.warns(tb.errors.SidecarWarning, match=f"at most {tb.LIMITS.max_bytes} are read"):
+        assert len(tb.open_records(records)) == 1
+
+
+# ---- links that were planted for those who read or write --------------------------
+
+READERS = {
+    "iteration": lambda path: list(tb.open_records(path)),
+    "len": lambda path: len(tb.open_records(path)),
+    "one record": lambda path: tb.open_records(path)[0],
+    "batches": lambda path: list(tb.open_records(path).batches(2)),
+    "plan": lambda path: tb.plan(path, 2),
+    "inspect": tb.inspect,
+    "verify": tb.verify,
+    "stats": tb.stats,
+    "split": lambda path: tb.split(path, path.parent / "part.tfrecord", shards=1),
+}
+
+
+def secret(folder):
+    victim = folder / "victim"
+    victim.write_bytes(b"precious")
+    return victim
+
+
+def state(path):
+    found = path.lstat()
+    return found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns
+
+
+@pytest.mark.filterwarnings("ignore::tensorbytes.errors.SidecarWarning")
+@pytest.mark.parametrize("suffix", [".schema.json", ".index.tb"])
+@pytest.mark.parametrize("reader", READERS)
+def test_reading_writes_nothing_and_follows_no_planted_link(records, reader, suffix, tmp_path):
+    """A1: an index that was out of date used to be saved again, through a link to any file of the reader's."""
+    victim = secret(tmp_path)
+    os.symlink(victim.name, f"{records}{suffix}")
+    before = {path: state(path) for path in tmp_path.iterdir()}
+    READERS[reader](records)
+    assert victim.read_bytes() == b"precious"
+    assert {path: state(path) for path in before} == before
+
+
+def test_an_index_and_a_schema_replace_a_planted_link(tmp_path):
+    """Names that follow from another file's are nobody's choice: what stands there is replaced, not followed."""
+    victim, path = secret(tmp_path), tmp_path / "x.tfrecord"
+    for suffix in (".schema.json", ".index.tb"):
+        os.symlink(victim.name, f"{path}{suffix}")
+    with tb.RecordWriter(path) as writer:
+        writer.write({"x": 1})
+    tb.build_index(path)
+    assert victim.read_bytes() == b"precious"
+    assert not os.path.islink(f"{path}.schema.json")
+    assert not os.path.islink(f"{path}.index.tb")
+    assert len(tb.open_records(path)) == 1
+
+
+def test_a_link_that_the_caller_names_is_followed(tmp_path):
+    target = secret(tmp_path)
+    os.symlink(target.name, tmp_path / "link.tb")
+    tb.save(np.arange(3), tmp_path / "link.tb")
+    with tb.open(tmp_path / "link.tb", "a") as writer:
+        writer.write(np.arange(2))
+    assert os.path.islink(tmp_path / "link.tb")
+    assert len(list(tb.open(target, format="tb"))) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes links of other users")
+@pytest.mark.parametrize("write", [lambda path: tb.save(np.arange(3), path), lambda path: tb.open(path, "w").close()])
+def test_a_link_of_another_user_in_a_folder_for_everybody(write, tmp_path):
+    """A9: resolving the link ourselves used to pass by the protection that Linux gives to such folders."""
+    victim, shared = secret(tmp_path), tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / "x.tb"
+    os.symlink(victim, link)
+    os.chown(link, 12345, 12345, follow_symlinks=False)
+    with pytest.raises(PermissionError, match="another user put into a folder for everybody"):
+        write(link)
+    assert victim.read_bytes() == b"precious"
+    os.chown(link, os.geteuid(), -1, follow_symlinks=False)
+    write(link)
+    assert victim.read_bytes() != b"precious"
+
+
+@pytest.mark.parametrize("write", [lambda path: tb.save(np.arange(3), path), lambda path: tb.open(path, "w").close()])
+def test_new_content_does_not_get_the_rights_of_the_old(write, tmp_path):
+    """A9: the right to run as the owner was given to what was there before."""
+    path = tmp_path / "x.tb"
+    path.write_bytes(b"a program")
+    path.chmod(0o6755)
+    write(path)
+    assert path.stat().st_mode & 0o7777 == 0o755
+
+
+def test_links_that_go_round_in_circles(tmp_path):
+    os.symlink("b.tb", tmp_path / "a.tb")
+    os.symlink("a.tb", tmp_path / "b.tb")
+    with pytest.raises(OSError, match="symbolic link"):
+        tb.save(np.arange(3), tmp_path / "a.tb")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tb", "b.tb"]
 
 
 def test_92_a_pattern_waits_for_no_pipe(records, tmp_path):

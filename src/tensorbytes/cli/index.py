@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 
 from tensorbytes.cli.files import Source, for_each, sources
 from tensorbytes.cli.output import Cell, Output, size_text
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import SidecarWarning, UsageError
 
 EXAMPLES = """examples:
   tb index train.tfrecord            writes train.tfrecord.index.tb
@@ -15,7 +16,7 @@ EXAMPLES = """examples:
   tb index --check train.tfrecord    exit code 1 if there is no current one
 
 An index makes len(records) and records[17] immediate. It is found by itself,
-and renewed when the file changes."""
+and used while the file stays as it is: index a file again when it has changed."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,9 @@ def _index(source: Source, check: bool, out: Output) -> int:
     if not check:
         build_index(source.path)
     where = source.path + INDEX_SUFFIX
-    index = current_index(source.path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SidecarWarning)  # its state is told below
+        index = current_index(source.path)
     if index is None and not check:
         raise UsageError(f"{source.shown} changed while it was indexed: index it again once nobody writes to it")
     count, exists = None if index is None else len(index), os.path.exists(where)

@@ -121,17 +121,16 @@ def copy_schema(sources: Sequence[str], dst: str, sync: bool, made: Parts) -> No
     places = dict.fromkeys(sidecar_path(base_path(path)) for path in sources)
     found = {}
     for place in places:
-        try:
-            found[place] = load_beside(place)
-        except (FileNotFoundError, PermissionError):
-            break
+        schema = load_beside(place)
+        if schema is not None:
+            found[place] = schema
     try:
         schema = Schema.merged(list(found.items())) if found and len(found) == len(places) else None
     except SchemaError as error:
         made.changes.append(f"no schema beside the result: {error}")
         schema = None
     if schema is not None:
-        schema.save(target, sync=sync)
+        schema.save_beside(target, sync=sync)
     elif storage.is_local(target) and os.path.exists(target) and target not in places:
         os.unlink(target)
 

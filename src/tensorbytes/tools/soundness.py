@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
 from tensorbytes.formats import _json
+from tensorbytes.io import beside
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Value, amended
 from tensorbytes.tools.inspection import files_of
@@ -110,21 +111,22 @@ def write_manifest(
     found = _read(open_source(path, format, limits=limits), digests, progress)
     if found.ok:
         text = json.dumps({_KEY: _VERSION, "tensors": digests}, indent=1)
-        storage.write(target, [text.encode()])
+        storage.write(target, [text.encode()], follow=False)
         found.manifest = target
     return found
 
 
 def read_manifest(path: str) -> list[dict[str, Any]]:
     """The rows of a manifest."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size  # read(n) takes the memory for n bytes before it reads
-        return _rows(file.read(min(size, _MOST_BYTES + 1)), path)
+    text = beside.read(path, _MOST_BYTES)
+    if text is None:
+        raise UsageError(f"{path}: not a manifest that can be read: expected a regular file of at most 256 MiB")
+    return _rows(text, path)
 
 
 def _rows(text: bytes, path: str) -> list[dict[str, Any]]:
     try:
-        plain: Any = _json.parse(text, 0, "a manifest") if len(text) <= _MOST_BYTES else None
+        plain: Any = _json.parse(text, 0, "a manifest")
         if plain[_KEY] != _VERSION:
             raise UsageError(f"{path}: a manifest of version {plain[_KEY]!r}; this one reads version {_VERSION}")
         rows: list[dict[str, Any]] = [
@@ -317,5 +319,5 @@ def _apart(row: dict[str, Any], wanted: dict[str, Any]) -> str:
 
 def manifest_of(path: str) -> str | None:
     """The manifest beside a local file, if there is one."""
-    beside = manifest_path(path)
-    return beside if storage.is_local(path) and os.path.isfile(beside) else None
+    place = manifest_path(path)
+    return place if storage.is_local(path) and os.path.lexists(place) else None

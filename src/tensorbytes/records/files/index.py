@@ -1,8 +1,8 @@
 """Where each record starts: counting, and reading any of them without the rest.
 
 An index is built by walking over the headers. `build_index` saves it beside the data as a
-.tb file, from then on kept up to date: it is used while size and time of the file are those
-it was built from, and rebuilt when not. Compressed files have one as well, with places in
+.tb file, which is used while size and time of the file are those it was built from. Otherwise
+an index is built in memory: reading writes nothing. Compressed files have one as well, with places in
 the inflated stream; reading from the middle of one inflates up to 8 MiB to get there.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from tensorbytes import _wire, formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
+from tensorbytes.io import beside
 from tensorbytes.records.files import framing
 from tensorbytes.records.files.compression import NAMES, SeekableInflate, Source, open_source
 from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES, Block
@@ -137,7 +138,7 @@ def indexes(targets: Sequence[Any], compression: str, limits: Limits = LIMITS) -
 
 
 def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
-    """Save an index beside each file, and return their paths. Opening the files uses and renews them."""
+    """Save an index beside each file, and return their paths. Reading uses them while the files stay as they are."""
     saved = []
     for target in expand(paths):
         if not storage.is_local(target):
@@ -156,15 +157,8 @@ def _index(target: Any, compression: str, limits: Limits) -> Index:
         with _position_kept(path):
             return _build(path, start, end, compression, limits)
     whole = start == 0 and end is None
-    if not whole or not storage.is_local(path) or not os.path.isfile(os.fspath(path) + INDEX_SUFFIX):
-        return _build(path, start, end, compression, limits)
-    path = os.fspath(path)
-    index = current_index(path)
-    if index is None:
-        index = _build(path, start, end, compression, limits)
-        with contextlib.suppress(OSError):  # a folder that can't be written to: the index serves all the same
-            _save(path, index)
-    return index
+    index = current_index(os.fspath(path)) if whole and storage.is_local(path) else None
+    return _build(path, start, end, compression, limits) if index is None else index
 
 
 def _can_seek(target: Any) -> bool:
@@ -174,13 +168,21 @@ def _can_seek(target: Any) -> bool:
 
 
 def current_index(path: str) -> Index | None:
-    """The saved index of a file, if there is one and the file has not changed since."""
-    stamp = _stamp(path)
-    found = _load(path)
-    if found is None or found[0] != stamp:
+    """The saved index of a file; None if there is none, or none that is used."""
+    stamp, place = _stamp(path), path + INDEX_SUFFIX
+    data = beside.read(place, LIMITS.max_bytes)
+    if data is None:
         return None
-    _, lengths, compression = found
+    found = _parsed(memoryview(data))
+    if found is None:
+        beside.warn(place, "is damaged, or not an index of this version")
+        return None
+    built_from, lengths, compression = found
+    if built_from != stamp:
+        beside.warn(place, "is of the file as it was before; build_index or `tb index` renews it")
+        return None
     if compression == "none" and int(lengths.sum()) + FRAME_BYTES * len(lengths) != stamp[0]:
+        beside.warn(place, "is of another file: its records would not fill this one")
         return None
     return Index(path, compression, _places(lengths), stamp)
 
@@ -250,22 +252,12 @@ def _save(path: str, index: Index) -> None:
     size, time = map(str, index.stamp)
     meta = {"tensorbytes.index": _VERSION, "compression": index.compression, "size": size, "mtime_ns": time}
     document = Document([Leaf(Tensor("int64", lengths.shape, lengths, meta=meta))])
-    storage.write(path + INDEX_SUFFIX, formats.get("tb").encode(document, frozenset(), {}), sync=False)
-
-
-def _load(path: str) -> tuple[Stamp, Array, str] | None:
-    """(the stamp, the lengths, the compression) of a saved index; None if it is not usable."""
-    if not os.path.isfile(path + INDEX_SUFFIX):  # a pipe would be waited for
-        return None
-    try:
-        data = storage.read(path + INDEX_SUFFIX)
-    except OSError:
-        return None
-    return _parsed(data)
+    pieces = formats.get("tb").encode(document, frozenset(), {})
+    storage.write(path + INDEX_SUFFIX, pieces, sync=False, follow=False)
 
 
 def _parsed(data: memoryview) -> tuple[Stamp, Array, str] | None:
-    """The same, of the bytes of a saved index."""
+    """(the stamp, the lengths, the compression) of a saved index; None if it is not usable."""
     try:
         (document,) = formats.get("tb").decode(data, LIMITS, False, {})
         value = document.leaves[0].whole

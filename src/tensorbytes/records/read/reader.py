@@ -367,10 +367,10 @@ def _sidecars(targets: Sequence[Any]) -> Schema | None:
             return None
         place = sidecar_path(base_path(os.fspath(path)))
         if place not in found:
-            try:
-                found[place] = load_beside(place)
-            except (FileNotFoundError, PermissionError):  # as some servers call what is not there
+            schema = load_beside(place)
+            if schema is None:
                 return None
+            found[place] = schema
     return Schema.merged(list(found.items())) if found else None
 
 

@@ -7,7 +7,6 @@ JSON beside the file, and is checked on reading and writing.
 from __future__ import annotations
 
 import difflib
-import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from tensorbytes import storage
 from tensorbytes.errors import SchemaError, UsageError
+from tensorbytes.io import beside
 from tensorbytes.records.schema import json as schema_json
 from tensorbytes.records.schema import tf as schema_tf
 from tensorbytes.records.schema.defaults import brief, plain
@@ -34,11 +34,15 @@ def sidecar_path(base: str) -> str:
     return f"{base}.schema.json"
 
 
-def load_beside(path: str) -> Schema:
-    """The schema that is kept under this path, if a file is there; a pipe is none, and not waited for."""
-    if storage.is_local(path) and not os.path.isfile(path):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    return Schema.load(path)
+def load_beside(path: str) -> Schema | None:
+    """The schema that is kept under this path, if there is one."""
+    if storage.is_url(path):
+        try:
+            return Schema.load(path)
+        except (FileNotFoundError, PermissionError):  # as some servers call what is not there
+            return None
+    text = beside.read(path, schema_json.MAX_BYTES)
+    return None if text is None else Schema.from_json(text, source=path)
 
 
 class Column(NamedTuple):
@@ -209,6 +213,10 @@ class Schema(Mapping[str, Feature]):
     def save(self, path: storage.Target, *, sync: bool = True) -> None:
         """Write a JSON file; an older one is replaced at once or not at all."""
         storage.write(path, [self.to_json().encode()], sync=sync)
+
+    def save_beside(self, path: str, *, sync: bool = True) -> None:
+        """The same for a name that follows from another file's: a link that stands there is replaced."""
+        storage.write(path, [self.to_json().encode()], sync=sync, follow=False)
 
     def to_tf(self) -> Any:
         """The feature spec for tf.io.parse_example; for SequenceExamples the pair (context, lists)

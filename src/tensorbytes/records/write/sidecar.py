@@ -26,7 +26,7 @@ class Sidecar:
         if self._path is None or self._saved is schema:
             return
         if schema is not None:
-            merged(schema, before).save(self._path, sync=self._durable)
+            merged(schema, before).save_beside(self._path, sync=self._durable)
         elif alone and before is None and storage.is_local(self._path):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
