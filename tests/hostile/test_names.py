@@ -119,6 +119,7 @@ def test_40_a_name_of_two_records_is_not_guessed_at(format, tmp_path):
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(1800)  # minutes, most of them to make the file
 @pytest.mark.parametrize("format", ["tb", "safetensors", "gguf", "onnx", "checkpoint"])
 def test_50_a_million_names(format, tmp_path):
     made = NAMED[format]([f"{n}" for n in range(1_000_000)])
