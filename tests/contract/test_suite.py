@@ -65,7 +65,7 @@ def test_users_of_the_kernel_are_found_and_some_of_the_others(tmp_path):
 
 
 @pytest.mark.deep
-@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="processes are listed by Linux")
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes are listed by Linux")
 def test_a_process_that_is_left_is_noticed(tmp_path):
     module = "import subprocess\ndef test_it(): globals()['left'] = subprocess.Popen(['sleep', '30'])\n"
     code, _, told = run(tmp_path, module)

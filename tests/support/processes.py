@@ -1,11 +1,11 @@
 """Fails the last test of a file that leaves processes running. Looks at the processes where Linux lists them."""
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 
-_TASKS = Path("/proc/self/task")
 _PATIENCE = 10.0  # seconds for a process that was told to end
 # Python starts one for each process that shares memory or semaphores, and ends it with that process.
 _PYTHONS_OWN = "multiprocessing.resource_tracker"
@@ -13,16 +13,15 @@ _PYTHONS_OWN = "multiprocessing.resource_tracker"
 
 def running():
     """(number, command line) of the children of this process that have not ended."""
-    numbers = {number for path in _TASKS.glob("*/children") for number in path.read_text().split()}
-    return sorted((number, command) for number in numbers if (command := _command(number)))
-
-
-def _command(number):
-    """The command line of a process; empty if it has ended, waited for or not."""
-    try:
-        return Path("/proc", number, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                found.append((folder.name, (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
 
 
 @pytest.hookimpl(wrapper=True)
