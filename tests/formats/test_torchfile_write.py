@@ -14,6 +14,7 @@ from tensorbytes import dtypes, formats, testing
 from tensorbytes.formats._torch.names import STORAGE_OF, UNTYPED
 from tensorbytes.testing.case import difference
 from tensorbytes.tree import Document, Leaf
+from tests.support.tiers import deep_but
 from tests.support.torch_bytes import pickled, saved
 
 TORCH = sorted({case.dtype for case in testing.cases("torch")} - {"other"})
@@ -43,7 +44,7 @@ def by_torch_itself(x):
         return x
 
 
-@pytest.mark.parametrize("dtype", TORCH)
+@pytest.mark.parametrize("dtype", deep_but(list(TORCH)[::3], TORCH))
 def test_torch_reads_every_tensor_of_its_own(dtype, tmp_path):
     path = tmp_path / "x.pt"
     for case in testing.cases("torch", dtype):

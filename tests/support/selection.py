@@ -5,7 +5,8 @@
 `--kernel-users` takes those that show whether the reference kernel does as the compiled one. A run with the compiled
 kernel notes for each test which functions of `tensorbytes._wire` it calls, from which function of the package, and
 keeps that in pytest's cache. Then there are taken: all tests of files that import the kernel themselves; of the others
-enough for each of these calls to be made by ten tests; one in twenty of the rest; and tests that were not noted yet.
+enough for each of these calls to be made by five tests, the quick ones first; one in twenty of the rest; and tests
+that were not noted yet.
 """
 
 import functools
@@ -18,10 +19,11 @@ import pytest
 
 from tensorbytes import _wire
 
-ENOUGH = 10  # tests for each place that calls the kernel
+ENOUGH = 5  # tests for each place that calls the kernel
 ONE_IN = 20  # of all others
 _CACHE = "tensorbytes/kernel_calls"
 _PROPERTY = "calls of the kernel"
+_UNKNOWN = (0, None)  # the tenths of a second that a test took, and its calls
 _calls = set()  # (function of the kernel, code that called it), of the test at hand
 
 
@@ -71,8 +73,8 @@ def parse_slice(text):
 def kernel_users(items, noted):
     """The tests that are run again with the reference kernel, in their order."""
     seen, taken = Counter(), set()
-    for item in sorted(items, key=_number):  # in no order that means anything, and always in the same
-        calls = noted.get(item.nodeid)
+    for item in sorted(items, key=lambda item: (noted.get(item.nodeid, _UNKNOWN)[0], _number(item))):
+        calls = noted.get(item.nodeid, _UNKNOWN)[1]
         wanted = calls is None or _imports_kernel(item.module) or any(seen[call] < ENOUGH for call in calls)
         if wanted or _number(item) % ONE_IN == 0:
             taken.add(item)
@@ -113,10 +115,13 @@ class _Notes:
     def __init__(self, cache):
         self._cache = cache
         self._calls = cache.get(_CACHE, {})
+        self._took = {}
 
     def pytest_runtest_logreport(self, report):
+        self._took[report.nodeid] = self._took.get(report.nodeid, 0) + report.duration
         if report.when == "teardown":
-            self._calls[report.nodeid] = dict(report.user_properties)[_PROPERTY]
+            tenths = int(10 * self._took.pop(report.nodeid))
+            self._calls[report.nodeid] = [tenths, dict(report.user_properties)[_PROPERTY]]
 
     def pytest_sessionfinish(self):
         self._cache.set(_CACHE, self._calls)

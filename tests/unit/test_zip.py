@@ -106,6 +106,7 @@ def test_an_archive_with_a_comment():
     assert read(file.getvalue()) == FILES
 
 
+@pytest.mark.deep
 def test_more_members_than_sixteen_bits_count():
     files = {f"{number}": b"" for number in range(65_540)}
     raw = written(files)
