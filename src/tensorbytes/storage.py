@@ -214,7 +214,7 @@ def replacing(path: str, *, sync: bool = True, follow: bool = True) -> Iterator[
     """A new file that takes the place of `path` when the block ends well, and vanishes when not."""
     given = path
     path = hidden.followed(path) if follow else hidden.absolute(path)
-    if os.path.exists(path) and not os.path.isfile(path):
+    if follow and os.path.exists(path) and not os.path.isfile(path):
         # A device, a pipe or a folder has no content to keep; a folder raises here.
         with open(path, "wb", buffering=0) as special:
             yield special
@@ -229,7 +229,7 @@ def replacing(path: str, *, sync: bool = True, follow: bool = True) -> Iterator[
                 continue
         assert file is not None
         yield file
-        if os.path.exists(path):
+        if os.path.isfile(path) and not os.path.islink(path):
             hidden.take_over(path, file.fileno())
         if sync:
             os.fsync(file.fileno())

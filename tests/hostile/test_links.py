@@ -6,6 +6,7 @@ ONNX's external data is tried in formats/test_onnx_models.py; here are the shard
 import os
 import shutil
 import socket
+import stat
 import struct
 import warnings
 
@@ -233,6 +234,40 @@ def test_an_index_and_a_schema_replace_a_planted_link(tmp_path):
     assert not os.path.islink(f"{path}.schema.json")
     assert not os.path.islink(f"{path}.index.tb")
     assert len(tb.open_records(path)) == 1
+
+
+@pytest.mark.filterwarnings("ignore::tensorbytes.errors.SidecarWarning")
+@pytest.mark.parametrize("put", [pipe, endless, silent, loop, nothing, bound])
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_writers_neither_wait_for_nor_write_to_what_stands_beside(records, put, mode, tmp_path):
+    """A pipe or a device under the name of a schema or an index, itself or through a link, is replaced."""
+    for suffix in (".schema.json", ".index.tb"):
+        put(f"{records}{suffix}", tmp_path)
+    with tb.RecordWriter(records, mode=mode) as writer:
+        writer.write({"x": np.arange(3)})
+    tb.build_index(records)
+    for suffix in (".schema.json", ".index.tb"):
+        assert stat.S_ISREG(os.lstat(f"{records}{suffix}").st_mode)
+    assert len(tb.open_records(records)) == (2 if mode == "a" else 1)
+
+
+def test_a_schema_is_not_read_through_a_link_when_appending(records, tmp_path):
+    (tmp_path / "other.json").write_text(tb.Schema({"y": "int64"}).to_json())
+    os.symlink("other.json", f"{records}.schema.json")
+    with pytest.warns(tb.errors.SidecarWarning, match="is a symbolic link"):
+        writer = tb.RecordWriter(records, mode="a")
+    with writer:
+        writer.write({"x": np.arange(3)})
+    assert [row["x"].tolist() for row in tb.open_records(records)] == [[0, 1, 2]] * 2
+    assert "y" in (tmp_path / "other.json").read_text()
+
+
+def test_what_replaces_a_link_gets_nothing_of_what_it_led_to(records, tmp_path):
+    victim = secret(tmp_path)
+    victim.chmod(0o777)
+    os.symlink(victim.name, f"{records}.index.tb")
+    tb.build_index(records)
+    assert os.lstat(f"{records}.index.tb").st_mode & 0o111 == 0
 
 
 def test_a_link_that_the_caller_names_is_followed(tmp_path):

@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator
 
 from tensorbytes import hidden, storage
+from tensorbytes.io import beside
 from tensorbytes.records.schema import Schema
+from tensorbytes.records.schema.json import MAX_BYTES
 from tensorbytes.records.write.sink import Files
 
 
@@ -72,8 +74,6 @@ def _differs(path: str, schema: Schema | None) -> bool:
     """Whether the file that is there, if any, says something else."""
     if not storage.is_local(path):
         return False
-    try:
-        with open(path, "rb") as file:
-            return schema is None or file.read() != schema.to_json().encode()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return schema is not None
+    return schema is None or beside.read(path, MAX_BYTES) != schema.to_json().encode()

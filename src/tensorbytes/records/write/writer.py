@@ -17,7 +17,7 @@ from tensorbytes import _wire, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.output import whole_or_closed
 from tensorbytes.records.files.memory import Memory
-from tensorbytes.records.schema import Schema, sidecar_path
+from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
 from tensorbytes.records.write.assemble import MAX_BYTES, Column, framed, too_large
 from tensorbytes.records.write.batch import BatchColumn, Given
@@ -106,9 +106,9 @@ class RecordWriter:
         beside, given = sink.sidecar(target), self._growth.given
         # Shards that are written one by one share one schema.
         shared = beside is not None and beside != sidecar_path(os.fspath(target))
-        if beside is not None and (self._count or shared) and storage.is_local(beside) and os.path.isfile(beside):
-            self._before = Schema.load(beside)
-        elif self._count:
+        if beside is not None and (self._count or shared) and storage.is_local(beside):
+            self._before = load_beside(beside)
+        if self._before is None and self._count:
             self._unread = os.fspath(target)
         if self._before is None:
             return given
