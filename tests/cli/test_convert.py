@@ -14,6 +14,7 @@ import pytest
 import tensorbytes as tb
 from tensorbytes import storage
 from tensorbytes.cli import wording
+from tensorbytes.io import hidden
 from tests.support.cli_cases import COMMAND, checkpoint, in_terminal, inside, interrupted, piped, record_file
 from tests.support.tiers import deep_but
 
@@ -318,11 +319,11 @@ def test_an_interrupt_at_the_worst_moment(target, model, tmp_path, capsys, monke
         source = tmp_path / "x.parquet"
         tb.save({"x": np.arange(5)}, source, sync=False)
 
-    def press(temporary, given):
+    def press(temporary, private):
         open(temporary, "xb").close()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(storage, "open_hidden", press)
+    monkeypatch.setattr(hidden, "create", press)
     before = names(tmp_path)
     ran = inside(capsys, "convert", source, tmp_path / target)
     assert ran.code == 130

@@ -281,6 +281,8 @@ def test_a_failure_at_any_step_leaves_the_old_one_or_the_new_one(first, tmp_path
 
     def failing(function):
         def call(*args, **kwargs):
+            if str(args[0]).endswith("-lock.tmp"):  # one that is left does no harm
+                return function(*args, **kwargs)
             calls["left"] -= 1
             if calls["left"] == 0:
                 raise _Failure("injected")

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import warnings
 import zlib
 from pathlib import Path
 
@@ -946,35 +947,42 @@ def write_some(writers):
         writer.write({"x": np.zeros(100_000)})
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_a_dropped_writer_leaves_nothing(path):
+def test_a_dropped_writer_keeps_what_it_has_under_another_name(path):
     writers = opened_writers(path)
     write_some(writers)
-    assert len(names(path.parent)) == 4
-    del writers
-    gc.collect()
-    assert names(path.parent) == []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del writers
+        gc.collect()
+    assert [warning.category for warning in caught] == [tb.UnclosedWriterWarning] * 3
+    kept = [name for name in names(path.parent) if not name.endswith(".schema.json")]
+    assert len(kept) == 4
+    assert all(name.endswith(".tensorbytes-unclosed-1") for name in kept)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_a_dropped_writer_leaves_what_was_flushed(path):
     writers = opened_writers(path)
     write_some(writers)
     for writer in writers:
         writer.flush()
-    before = names(path.parent)
-    del writers, writer
-    gc.collect()
+    before = [name for name in names(path.parent) if not name.endswith("-lock.tmp")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del writers, writer
+        gc.collect()
+    assert [warning.category for warning in caught] == [tb.UnclosedWriterWarning] * 3
     assert names(path.parent) == before
     assert not any(name.endswith(".tmp") for name in before)
     with tb.open(f"{path}.tb") as found:
         assert found.verify() == 1
 
 
-def test_a_writer_that_is_open_at_the_end_leaves_nothing(path):
-    code = "import sys, tensorbytes as tb; w = tb.open(sys.argv[1], 'w'); w.write(1); r = tb.RecordWriter(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, path], check=True)
-    assert names(path.parent) == []
+def test_a_writer_that_is_open_at_the_end_keeps_what_it_has(path):
+    code = "import sys, tensorbytes as tb; w = tb.open(sys.argv[1], 'w'); w.write(1); r = tb.RecordWriter(sys.argv[2])"
+    ran = subprocess.run([sys.executable, "-c", code, path, f"{path}2"], check=True, capture_output=True, text=True)
+    assert names(path.parent) == [f"{path.name}.tensorbytes-unclosed-1"]
+    assert "never closed" in ran.stderr
+    assert tb.load(path.parent / names(path.parent)[0], "tb") == [1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

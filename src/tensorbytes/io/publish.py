@@ -83,13 +83,15 @@ class Pending:
 
     def discard(self) -> None:
         """Close and remove it, unless it took its place; a forked process leaves it to its parent."""
-        if self.waits and self._owner == os.getpid():
-            self.waits = False
-            with contextlib.suppress(OSError):
-                os.unlink(self.name)
-        if self.file is not None:
-            with contextlib.suppress(OSError):
-                self.file.close()
+        try:
+            if self.waits and self._owner == os.getpid():
+                self.waits = False
+                with contextlib.suppress(OSError):
+                    os.unlink(self.name)
+        finally:
+            if self.file is not None:
+                with contextlib.suppress(OSError):
+                    self.file.close()
 
     def __del__(self) -> None:
         if self.waits:

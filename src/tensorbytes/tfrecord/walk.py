@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import storage
-from tensorbytes._wire import CUT_PAYLOAD, OK, scan
+from tensorbytes._wire import CUT_HEADER, CUT_PAYLOAD, OK, scan
 from tensorbytes.tensor import Array
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
-from tensorbytes.typing import Buffer
 
 _READ_BYTES = 1 << 20
 # After a record that was passed over without reading it, the next may be as large.
@@ -20,7 +19,7 @@ _HOP_BYTES = 1 << 12
 _ROOM = 1024
 
 # Gives so many bytes from a place on.
-Read = Callable[[int, int], Buffer]
+Read = Callable[[int, int], "bytes | memoryview"]
 
 
 class Walk:
@@ -42,29 +41,26 @@ class Walk:
     def __iter__(self) -> Iterator[Array]:
         size, room = self._piece, np.empty((min(_ROOM, self._piece // FRAME_BYTES + 1), 2), np.int64)
         while self.at < self._end:
-            data = self._read(self.at, min(size, self._end - self.at))
-            found, after, self.status = scan(data, 0, self._verify, room)
-            if found:
-                places = room[:found].copy()
-                places[:, 0] += self.at
-            elif self._passes(data):
-                places = np.array([[self.at + HEADER_BYTES, self._length(data)]])
-                after = FRAME_BYTES + self._length(data)
-            else:
+            base, inside, status = self.at, 0, OK
+            data = self._read(base, min(size, self._end - base))
+            size = self._piece
+            while status == OK and inside < len(data):
+                found, inside, status = scan(data, inside, self._verify, room)
+                self.at = base + inside
+                self.count += found
+                if found:
+                    places = room[:found].copy()
+                    places[:, 0] += base
+                    yield places
+            if status == OK or (self.at > base and status in (CUT_HEADER, CUT_PAYLOAD)):
+                continue  # the piece ends inside a record, perhaps the file does not
+            length = struct.unpack_from("<Q", data)[0] if status == CUT_PAYLOAD else self._end
+            if length > self._end - self.at - FRAME_BYTES:
+                self.status = status
                 return
-            size = self._piece if found else _HOP_BYTES
-            self.at += after
-            self.count += len(places)
-            self.status = OK
-            yield places
-
-    def _passes(self, data: Buffer) -> bool:
-        """Whether there is a record here that is not in the piece, but in the file."""
-        return self.status == CUT_PAYLOAD and self._length(data) <= self._end - self.at - FRAME_BYTES
-
-    def _length(self, data: Buffer) -> int:
-        length: int = struct.unpack_from("<Q", data)[0]
-        return length
+            # A record that is not in the piece is in the file.
+            self.at, self.count, size = base + FRAME_BYTES + length, self.count + 1, _HOP_BYTES
+            yield np.array([[base + HEADER_BYTES, length]])
 
 
 def reader(file: Any) -> Read:
