@@ -105,7 +105,8 @@ class Inference:
     def _add(self, block: Block) -> None:
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
             found = self._locate(block, in_lists, seen)
-            for index, (name, feature) in enumerate(seen.items()):
+            for index, name in enumerate(sorted(seen)):
+                feature = seen[name]
                 noted = _Noted(found.block, name, feature, in_lists, self.watch)
                 kinds, spans = found.kinds[index], found.spans[index]
                 if in_lists:
@@ -121,7 +122,7 @@ class Inference:
         """Where every feature lies; those that are new are added to `seen`."""
         some = 1
         while True:
-            found = locate(block, [name.encode() for name in seen], in_lists, self.sequence)
+            found = locate(block, [name.encode() for name in sorted(seen)], in_lists, self.sequence)
             others = np.flatnonzero(found.unknown)
             if not others.size:
                 return found
