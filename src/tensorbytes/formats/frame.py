@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes import threads
 from tensorbytes._wire import (
     BAD_DATA,
     BAD_LENGTH,
@@ -108,7 +109,7 @@ def checksum(payload: list[Any]) -> bytes:
     """The four bytes that end a record."""
     crc = 0
     for piece in payload:
-        crc = crc32c(piece, crc)
+        crc = threads.crc32c(piece, crc)
     return struct.pack("<I", mask(crc))
 
 
@@ -119,17 +120,12 @@ def framed(payload: list[Any], ending: bytes) -> list[Buffer]:
 
 def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
     """The same for many bytes: a second thread sums while the caller writes. Neither holds the GIL."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(1)
-    try:
+    with threads.pool(1) as pool:
         endings = [pool.submit(checksum, payload) for payload in payloads]
         for payload, ending in zip(payloads, endings, strict=True):
             yield frame_header(size_of(payload))
             yield from payload
             yield ending.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -137,11 +133,14 @@ def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iter
     room = np.empty((1024, 2), np.int64)
     total = 0
     while start < len(data):
-        found, start, status = scan(data, start, verify, room)
+        # Large payloads are summed here, in portions.
+        found, start, status = scan(data, start, SMALL if verify else 0, room)
         total += found
         if total > limits.max_tensors:
             raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
         for at, size in room[:found].tolist():
+            if verify == 1 and size >= LARGE_PAYLOAD and not _is_sound(data, at, at + size):
+                raise CorruptError(_WORDS[BAD_DATA], at=at - HEADER_BYTES)
             yield at, at + size
         if status != OK:
             raise CorruptError(_WORDS[status], at=start)
@@ -191,9 +190,13 @@ def check_record(data: memoryview, start: int, end: int, limits: Limits) -> None
 
 
 def check_payload(data: memoryview, start: int, end: int) -> None:
-    (stored,) = struct.unpack_from("<I", data, end)
-    if stored != mask(crc32c(data[start:end])):
+    if not _is_sound(data, start, end):
         raise CorruptError(_WORDS[BAD_DATA], at=start)
+
+
+def _is_sound(data: memoryview, start: int, end: int) -> bool:
+    (stored,) = struct.unpack_from("<I", data, end)
+    return bool(stored == mask(threads.crc32c(data[start:end])))
 
 
 class Assembler:
