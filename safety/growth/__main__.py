@@ -19,6 +19,7 @@ from safety.growth.cases import Case, cases
 
 STEPS = (1, 10, 100)
 MOST = 150  # times as long for a hundred times as much
+TRIES = 3
 # Calls are made until they took this many seconds; the quickest counts.
 QUICK = 0.2
 
@@ -46,6 +47,10 @@ def measure(case: Case, n: int) -> float:
 
 def run(case: Case) -> dict[str, object]:
     times = [measure(case, case.n * step) for step in STEPS]
+    for _ in range(TRIES - 1):  # a busy machine: the quickest counts
+        if times[-1] <= MOST * times[0]:
+            break
+        times = [min(before, measure(case, case.n * step)) for before, step in zip(times, STEPS, strict=True)]
     ratio = times[-1] / times[0]
     return {
         "area": case.area,

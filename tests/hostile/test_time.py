@@ -1,14 +1,24 @@
-"""Nothing that a sound file can hold takes more than linear time. Steps are counted, not timed: see support/work.py."""
+"""Nothing that a sound file can hold takes more than linear time, and Ctrl-C ends what takes long.
+
+Steps are counted, not timed: see support/work.py.
+`python -m safety.growth` and `python -m safety.interrupts` time them.
+"""
 
 import shutil
 import subprocess
+import threading
 
 import numpy as np
 import pytest
 
-from tensorbytes import _wire
+from safety import interrupts
+from safety.growth.cases import cases
+from tensorbytes import _wire, threads
+from tensorbytes._wire.portions import Stopped, portions
 from tensorbytes.records import infer_schema, open_records
+from tensorbytes.records.read import infer
 from tests.support import ROOT
+from tests.support.tiers import deep_but
 from tests.support.wire_bytes import field
 from tests.support.work import check_linear
 
@@ -103,3 +113,82 @@ def test_180_features_are_found_in_any_order(tmp_path, reverse):
     (batch,) = open_records(path, schema=infer_schema(path), columns=names[::-7]).batches(10)
     assert sorted(batch) == sorted(names[::-7])
     assert all(np.array_equal(column, [1, 1]) for column in batch.values())
+
+
+def test_181_records_with_features_of_their_own_take_linear_time(tmp_path, monkeypatch):
+    """Only names that some of the records at hand have are looked up in them."""
+    monkeypatch.setattr(infer, "_MOST_CELLS", 1 << 8)
+    value = field(3, field(1, b"\x01"))
+
+    def write(n):
+        path = tmp_path / f"{n}.tfrecord"
+        names = [f"f{i}" for i in range(n)]
+        path.write_bytes(_wire.frames([[field(1, field(1, field(1, name) + field(2, value)))] for name in names]))
+        return path, n
+
+    def read(written):
+        path, n = written
+        schema = infer_schema(path)
+        assert len(schema.features) == n
+        assert all(feature.optional for feature in schema.features.values())
+
+    check_linear(write, read, 100)
+
+
+def test_181_a_name_that_was_forgotten_is_counted_on(tmp_path, monkeypatch):
+    """A feature is in the first and the last record, with more names between them than are looked up at once."""
+    monkeypatch.setattr(infer, "_MOST_CELLS", 1 << 4)
+    value, other = field(3, field(1, b"\x01")), field(3, field(1, b"\x01\x02"))
+    rows = [("a", value), *((f"f{i}", value) for i in range(50)), ("a", other)]
+    payloads = [[field(1, field(1, field(1, name) + field(2, value)))] for name, value in rows]
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(_wire.frames(payloads))
+    schema = infer_schema(path)
+    assert set(schema.features) == {"a", *(f"f{i}" for i in range(50))}
+    assert schema["a"].shape == (None,)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
+def test_182_what_is_timed_works(case, tmp_path):
+    case.use(case.make(5, tmp_path))
+
+
+def test_183_threads_end_at_their_next_portion():
+    began, go_on = threading.Event(), threading.Event()
+
+    def work():
+        for number, _ in enumerate(threads.portions(10, 1)):
+            if number == 3:
+                began.set()
+                go_on.wait()
+
+    with pytest.raises(KeyboardInterrupt), threads.pool(1) as pool:  # noqa: PT012
+        future, waiting = pool.submit(work), pool.submit(work)
+        began.wait()
+        threading.Timer(0.05, go_on.set).start()  # when the pool is being closed
+        raise KeyboardInterrupt
+    assert isinstance(future.exception(), Stopped)
+    assert waiting.cancelled()
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 9])
+def test_183_portions_are_the_whole(size):
+    data = bytes(range(size))
+    assert b"".join(data[part] for part in threads.portions(size, 4)) == data
+
+
+def test_183_the_sum_of_portions_is_that_of_the_whole(monkeypatch):
+    monkeypatch.setattr(threads, "portions", lambda size: portions(size, 1000))
+    data = np.arange(20_000, dtype=np.int16)
+    assert threads.crc32c(data, 7) == _wire.crc32c(data, 7)
+
+
+# How long it took is in docs/safety-figures.md; here a call that goes on regardless fails.
+GENEROUS = 50
+
+
+@pytest.mark.skipif(not hasattr(interrupts.signal, "SIGINT") or interrupts.os.name == "nt", reason="needs signals")
+@pytest.mark.parametrize("name", deep_but(["load tb"], list(interrupts.CALLS)))
+def test_184_ctrl_c_ends_a_long_call(name):
+    seconds = interrupts.interrupt(name)
+    assert seconds is None or seconds < GENEROUS
