@@ -17,6 +17,9 @@ _HEAD = """# Figures of the campaigns
 How much was run of [what was tried](safety.md). Fuzzing and comparisons add up over all runs; the other rows show the
 last run. The figures are those of `safety/results`.
 """
+_COST = """Milliseconds of processor time, the quickest of several calls, with Python's garbage collector off. The last
+column is the time for 100 n beside that for n: a hundred where cost is linear, ten thousand where it is quadratic."""
+_CTRL_C = """On gigabytes of zeros, a third of a second after the call began."""
 _DIFFERENCES = "[listed](safety.md#where-others-decide-otherwise)"
 _TIERS = ("coverage_guided", "mutation")
 _FILESYSTEMS = ("ext4", "ext4 writeback", "xfs", "btrfs")
@@ -104,6 +107,33 @@ def _memory() -> Iterator[Row]:
         yield "the kernel under ThreadSanitizer", said, "python -m safety.memory.sanitize --threads 20"
 
 
+def _growth() -> Iterator[Row]:
+    if figures := totals.read("growth"):
+        rows = list(figures.values())
+        linear = sum(row["linear"] for row in rows)
+        said = f"{linear} of {len(rows)} within 150 times for a hundred times as much: [below](#cost-that-grows)"
+        yield "time for n, 10 n and 100 n of what a file holds", said, "python -m safety.growth"
+    if figures := totals.read("interrupts"):
+        times = [row["seconds"] for row in figures.values() if row["seconds"] is not None]
+        said = f"{sum(seconds <= 1 for seconds in times)} of {len(times)} long calls end within a second"
+        yield "Ctrl-C in a long call", f"{said}: [below](#ctrl-c)", "python -m safety.interrupts"
+
+
+def _cost() -> Iterator[str]:
+    yield "| | what | n | ms for n | 10 n | 100 n | times |"
+    yield "| --- | --- | --: | --: | --: | --: | --: |"
+    for row in totals.read("growth").values():
+        times = " | ".join(f"{value:,.2f}" for value in row["milliseconds"])
+        yield f"| {row['area']} | {row['what']} | {row['n']:,} | {times} | {row['ratio']:.0f} |"
+
+
+def _interrupts() -> Iterator[str]:
+    yield "| call | seconds from SIGINT to the end of the process |"
+    yield "| --- | --: |"
+    for name, row in totals.read("interrupts").items():
+        yield f"| {name} | {'over before' if row['seconds'] is None else row['seconds']} |"
+
+
 def _targets() -> Iterator[str]:
     yield "| parser | target | executions | edges | hours |"
     yield "| --- | --- | --: | --: | --: |"
@@ -115,13 +145,23 @@ def _targets() -> Iterator[str]:
         yield f"| {row['parser']} | {name} | {executions:,} | {row['edges']:,} | {seconds / 3600:.2f} |"
 
 
+def _tables() -> Iterator[str]:
+    """What is there once it was run."""
+    if totals.read("growth"):
+        yield from ("## Cost that grows", "", _COST, "", *_cost(), "")
+    if totals.read("interrupts"):
+        yield from ("## Ctrl-C", "", _CTRL_C, "", *_interrupts(), "")
+
+
 def page() -> str:
     rows: list[Row] = []
-    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory):
+    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory, _growth):
         rows += part()
     lines = ["| what was run | how much | command to repeat it |", "| --- | --- | --- |"]
     lines += [f"| {what} | {said} | `{command}` |" for what, said, command in rows]
-    return "\n".join([_HEAD, "## What was run", "", *lines, "", "## Fuzzing, target by target", "", *_targets(), ""])
+    return "\n".join(
+        [_HEAD, "## What was run", "", *lines, "", "## Fuzzing, target by target", "", *_targets(), "", *_tables()]
+    )
 
 
 def main(arguments: list[str]) -> Any:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 
-from tensorbytes import storage
+from tensorbytes import storage, threads
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import frame
 from tensorbytes.formats._record import Record
@@ -34,11 +34,8 @@ def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
 
 
 def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(2)
     total = 0
-    try:
+    with threads.pool(2) as pool:
         for start, data, spans in pool.map(partial(_read, file, limits), segments(file.fileno(), size)):
             total += len(spans)
             if total > limits.max_tensors:
@@ -47,8 +44,6 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
                 record = at_offset(data, first, last, start, limits)
                 limits = after(limits, record.grown)
                 yield record, start + first
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def at_offset(data: memoryview, start: int, end: int, base: int, limits: Limits) -> Record:
@@ -66,7 +61,8 @@ def _read(file: io.FileIO, limits: Limits, segment: tuple[int, int]) -> tuple[in
     """(where it stands, the bytes, its records), checksums verified."""
     start, end = segment
     data = storage.aligned(end - start, start % 64)
-    storage.read_at(file, data, start)
+    for part in threads.portions(len(data)):
+        storage.read_at(file, data[part], start + part.start)
     try:
         return start, data, list(frame.spans(data, True, limits))
     except CorruptError as error:

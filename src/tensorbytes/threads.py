@@ -8,10 +8,18 @@ Threads end with the generators here: none is left behind in a process that fork
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from tensorbytes import _wire
+from tensorbytes._wire.portions import here, portions
+from tensorbytes.typing import Buffer, bytes_view
+
+__all__ = ["ahead", "available", "crc32c", "in_order", "pipeline", "pool", "portions"]
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,15 +44,12 @@ def ahead(items: Iterable[T]) -> Generator[T, None, None]:
     if len(first) < 2:
         yield from first
         return
-    with _pool(1) as pool:
-        pending = deque(pool.submit(next, rest, _END) for _ in range(_AHEAD))
-        try:
-            yield from first
-            while (item := pending.popleft().result()) is not _END:
-                pending.append(pool.submit(next, rest, _END))
-                yield item
-        finally:
-            _cancel(pending)
+    with pool(1) as workers:
+        pending = deque(workers.submit(next, rest, _END) for _ in range(_AHEAD))
+        yield from first
+        while (item := pending.popleft().result()) is not _END:
+            pending.append(workers.submit(next, rest, _END))
+            yield item
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
@@ -55,16 +60,13 @@ def in_order(work: Callable[[T], R], items: Iterable[T], threads: int) -> Genera
         yield from map(work, chain(first, rest))
         return
     pending: deque[Future[R]] = deque()
-    with _pool(threads) as pool:
-        try:
-            for item in chain(first, rest):
-                pending.append(pool.submit(work, item))
-                if len(pending) > threads:
-                    yield pending.popleft().result()
-            while pending:
+    with pool(threads) as workers:
+        for item in chain(first, rest):
+            pending.append(workers.submit(work, item))
+            if len(pending) > threads:
                 yield pending.popleft().result()
-        finally:
-            _cancel(pending)
+        while pending:
+            yield pending.popleft().result()
 
 
 def pipeline(work: Callable[[T], R], items: Iterator[T], threads: int) -> Generator[R, None, None]:
@@ -79,12 +81,26 @@ def pipeline(work: Callable[[T], R], items: Iterator[T], threads: int) -> Genera
         made.close()
 
 
-def _pool(threads: int) -> ThreadPoolExecutor:
+# ---- ending early ----------------------------------------------------------------
+
+
+@contextmanager
+def pool(threads: int) -> Generator[ThreadPoolExecutor, None, None]:
+    """Threads for a block. When it is left, what waits is dropped, and what is at work ends at its next portion."""
     from concurrent.futures import ThreadPoolExecutor  # which takes longer to load than a small file to read
 
-    return ThreadPoolExecutor(threads, thread_name_prefix="tensorbytes")
+    stop = threading.Event()
+    made = ThreadPoolExecutor(threads, "tensorbytes", setattr, (here, "stop", stop))
+    try:
+        yield made
+    finally:
+        stop.set()
+        made.shutdown(cancel_futures=True)
 
 
-def _cancel(pending: Iterable[Future[Any]]) -> None:
-    for future in pending:
-        future.cancel()
+def crc32c(data: Buffer, crc: int = 0) -> int:
+    """The checksum of records, in portions."""
+    view = bytes_view(data)
+    for part in portions(len(view)):
+        crc = _wire.crc32c(view[part], crc)
+    return crc

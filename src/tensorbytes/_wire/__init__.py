@@ -12,6 +12,7 @@ from tensorbytes._wire import reference
 from tensorbytes._wire.filters_reference import MOST_BITS
 from tensorbytes._wire.huffman_reference import PLANES_SLACK
 from tensorbytes._wire.huffman_reference import SLACK as HUFFMAN_SLACK
+from tensorbytes._wire.portions import portions
 from tensorbytes._wire.reference import (
     BAD_DATA,
     BAD_LENGTH,
@@ -23,6 +24,7 @@ from tensorbytes._wire.reference import (
     mask,
     varint,
 )
+from tensorbytes.typing import Buffer, bytes_view
 
 _CHOICE = os.environ.get("TENSORBYTES_KERNEL", "auto")
 if _CHOICE not in ("auto", "compiled", "reference"):
@@ -64,7 +66,6 @@ frames = kernel.frames
 frame_header = kernel.frame_header
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
-prefault = kernel.prefault
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
 resync = salvage.resync
@@ -89,6 +90,14 @@ difference = filters.difference
 accumulate = filters.accumulate
 bits_pack = filters.bits_pack
 bits_unpack = filters.bits_unpack
+
+
+def prefault(memory: Buffer) -> None:
+    """Fault large fresh memory in, in portions."""
+    view = bytes_view(memory)
+    for part in portions(len(view)):
+        kernel.prefault(view[part])
+
 
 __all__ = [
     "ACCELERATED",

@@ -11,6 +11,8 @@
 #include "wire.h"
 
 #define GIL_BYTES (64 * 1024)
+/* How much is worked on between two looks at signals: some hundredths of a second. */
+#define PORTION_BYTES (64 * 1024 * 1024)
 
 static int take(PyObject *object, Py_buffer *view)
 {
@@ -38,16 +40,30 @@ int binding_position(PyObject *object, Py_ssize_t most, size_t *out)
     return 1;
 }
 
+/* Faults memory in; -1 if a signal handler raised on the way. */
+static int prefault_unlocked(uint8_t *memory, Py_ssize_t n)
+{
+    for (Py_ssize_t portion; n > 0; memory += portion, n -= portion) {
+        portion = n < PORTION_BYTES ? n : PORTION_BYTES;
+        Py_BEGIN_ALLOW_THREADS
+        large_prefault(memory, (size_t)portion);
+        Py_END_ALLOW_THREADS
+        if (n > portion && PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static PyObject *py_prefault(PyObject *module, PyObject *buffer)
 {
     Py_buffer view;
     (void)module;
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    large_prefault(view.buf, (size_t)view.len);
-    Py_END_ALLOW_THREADS
+    int interrupted = prefault_unlocked(view.buf, view.len) < 0;
     PyBuffer_Release(&view);
+    if (interrupted)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -56,49 +72,63 @@ static PyObject *py_prefault(PyObject *module, PyObject *buffer)
 static PyObject *fresh_bytes(Py_ssize_t n, Py_ssize_t largest)
 {
     PyObject *result = PyBytes_FromStringAndSize(NULL, n);
-    if (result && n >= LARGE_BYTES && largest < LARGE_BYTES) {
-        uint8_t *memory = (uint8_t *)PyBytes_AsString(result);
-        Py_BEGIN_ALLOW_THREADS
-        large_prefault(memory, (size_t)n);
-        Py_END_ALLOW_THREADS
-    }
+    if (result && n >= LARGE_BYTES && largest < LARGE_BYTES
+        && prefault_unlocked((uint8_t *)PyBytes_AsString(result), n) < 0)
+        Py_CLEAR(result);
     return result;
 }
 
-static uint32_t crc_unlocked(uint32_t crc, const uint8_t *buf, Py_ssize_t n)
+/* Goes on with a checksum; -1 if a signal handler raised on the way. */
+static int crc_unlocked(uint32_t *crc, const uint8_t *buf, Py_ssize_t n)
 {
-    if (n < GIL_BYTES)
-        return wire_crc32c(crc, buf, (size_t)n);
-    Py_BEGIN_ALLOW_THREADS
-    crc = wire_crc32c(crc, buf, (size_t)n);
-    Py_END_ALLOW_THREADS
-    return crc;
+    if (n < GIL_BYTES) {
+        *crc = wire_crc32c(*crc, buf, (size_t)n);
+        return 0;
+    }
+    for (Py_ssize_t portion; n > 0; buf += portion, n -= portion) {
+        portion = n < PORTION_BYTES ? n : PORTION_BYTES;
+        Py_BEGIN_ALLOW_THREADS
+        *crc = wire_crc32c(*crc, buf, (size_t)portion);
+        Py_END_ALLOW_THREADS
+        if (n > portion && PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
 }
 
-static uint32_t copy_unlocked(uint32_t crc, uint8_t *dst, const uint8_t *src, Py_ssize_t n)
+/* The same, and copies. */
+static int copy_unlocked(uint32_t *crc, uint8_t *dst, const uint8_t *src, Py_ssize_t n)
 {
-    if (n < GIL_BYTES)
-        return wire_copy_crc32c(crc, dst, src, (size_t)n);
-    Py_BEGIN_ALLOW_THREADS
-    crc = large_copy_crc32c(crc, dst, src, (size_t)n);
-    Py_END_ALLOW_THREADS
-    return crc;
+    if (n < GIL_BYTES) {
+        *crc = wire_copy_crc32c(*crc, dst, src, (size_t)n);
+        return 0;
+    }
+    for (Py_ssize_t portion; n > 0; dst += portion, src += portion, n -= portion) {
+        portion = n < PORTION_BYTES ? n : PORTION_BYTES;
+        Py_BEGIN_ALLOW_THREADS
+        *crc = large_copy_crc32c(*crc, dst, src, (size_t)portion);
+        Py_END_ALLOW_THREADS
+        if (n > portion && PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static PyObject *py_crc32c(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer view;
-    unsigned long crc = 0;
+    unsigned long before = 0;
     (void)module;
     if (!binding_arguments("crc32c", count, 1, 2))
         return NULL;
-    if (count == 2 && (crc = PyLong_AsUnsignedLong(args[1])) == (unsigned long)-1 && PyErr_Occurred())
+    if (count == 2 && (before = PyLong_AsUnsignedLong(args[1])) == (unsigned long)-1 && PyErr_Occurred())
         return NULL;
     if (take(args[0], &view) < 0)
         return NULL;
-    crc = crc_unlocked((uint32_t)crc, view.buf, view.len);
+    uint32_t crc = (uint32_t)before;
+    int interrupted = crc_unlocked(&crc, view.buf, view.len) < 0;
     PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLong(crc);
+    return interrupted ? NULL : PyLong_FromUnsignedLong(crc);
 }
 
 static PyObject *py_crc32c_portable(PyObject *module, PyObject *buffer)
@@ -163,8 +193,10 @@ static PyObject *py_frame(PyObject *module, PyObject *const *args, Py_ssize_t co
         uint8_t *out = (uint8_t *)PyBytes_AsString(result);
         wire_frame_header(out, (uint64_t)length);
         uint32_t crc = wire_copy_crc32c(0, out + 12, prefix.buf, (size_t)prefix.len);
-        crc = copy_unlocked(crc, out + 12 + prefix.len, data.buf, data.len);
-        wire_put_u32(out + 12 + length, wire_mask(crc));
+        if (copy_unlocked(&crc, out + 12 + prefix.len, data.buf, data.len) < 0)
+            Py_CLEAR(result);
+        else
+            wire_put_u32(out + 12 + length, wire_mask(crc));
     }
     PyBuffer_Release(&data);
     PyBuffer_Release(&prefix);
@@ -193,13 +225,6 @@ static Py_ssize_t record_size(PyObject *parts, Py_ssize_t *largest)
 /* Records of more parts than this are rare, and large. */
 #define FEW_PARTS 8
 
-static uint32_t copy_some(uint32_t crc, uint8_t *out, const Py_buffer *views, Py_ssize_t n)
-{
-    for (Py_ssize_t i = 0; i < n; out += views[i++].len)
-        crc = large_copy_crc32c(crc, out, views[i].buf, (size_t)views[i].len);
-    return crc;
-}
-
 struct parts {
     uint8_t *out;
     size_t size;
@@ -211,34 +236,32 @@ struct parts {
 static void copy_them(void *argument)
 {
     struct parts *parts = argument;
-    large_fault_in(parts->out, parts->size);
-    parts->crc = copy_some(0, parts->out, parts->views, parts->n);
+    uint8_t *out = parts->out;
+    large_fault_in(out, parts->size);
+    for (Py_ssize_t i = 0; i < parts->n; out += parts->views[i++].len)
+        parts->crc = large_copy_crc32c(parts->crc, out, parts->views[i].buf, (size_t)parts->views[i].len);
 }
 
-/* Copies all parts one after another; returns their checksum. Many small ones that are much together are shared
- * out between two threads. */
-static uint32_t copy_parts(uint8_t *out, const Py_buffer *views, Py_ssize_t n, Py_ssize_t length)
+/* Copies all parts one after another, for their checksum; -1 if a signal handler raised on the way. Many small ones
+ * that are much together are shared out between two threads. */
+static int copy_parts(uint32_t *crc, uint8_t *out, const Py_buffer *views, Py_ssize_t n, Py_ssize_t length)
 {
-    uint32_t crc = 0;
     Py_ssize_t half = 0, middle = 0;
-    if (length < GIL_BYTES) {
-        for (Py_ssize_t i = 0; i < n; out += views[i++].len)
-            crc = wire_copy_crc32c(crc, out, views[i].buf, (size_t)views[i].len);
-        return crc;
-    }
     while (n > FEW_PARTS && half < n && middle < length / 2)
         middle += views[half++].len;
-    Py_BEGIN_ALLOW_THREADS
     if (middle < LARGE_BYTES || length - middle < LARGE_BYTES) {
-        crc = copy_some(0, out, views, n);
-    } else {
-        struct parts both[2] = {{out, (size_t)middle, views, half, 0},
-                                {out + middle, (size_t)(length - middle), views + half, n - half, 0}};
-        large_both(copy_them, &both[0], &both[1]);
-        crc = wire_crc32c_join(both[0].crc, both[1].crc, (uint64_t)(length - middle));
+        for (Py_ssize_t i = 0; i < n; out += views[i++].len)
+            if (copy_unlocked(crc, out, views[i].buf, views[i].len) < 0)
+                return -1;
+        return 0;
     }
+    struct parts both[2] = {{out, (size_t)middle, views, half, 0},
+                            {out + middle, (size_t)(length - middle), views + half, n - half, 0}};
+    Py_BEGIN_ALLOW_THREADS
+    large_both(copy_them, &both[0], &both[1]);
     Py_END_ALLOW_THREADS
-    return crc;
+    *crc = wire_crc32c_join(both[0].crc, both[1].crc, (uint64_t)(length - middle));
+    return 0;
 }
 
 /* Writes one framed record at out, which has room for `length` payload bytes. */
@@ -262,7 +285,7 @@ static int write_record(uint8_t *out, PyObject *parts, Py_ssize_t length)
     int sound = taken == n && total == length;
     if (sound) {
         wire_frame_header(out, (uint64_t)length);
-        crc = copy_parts(out + 12, views, n, length);
+        sound = copy_parts(&crc, out + 12, views, n, length) == 0;
         wire_put_u32(out + 12 + length, wire_mask(crc));
     }
     while (taken > 0)
@@ -357,6 +380,7 @@ static PyObject *py_plain_record(PyObject *module, PyObject *buffer)
     int64_t record[2];
     size_t next = 0;
     int status = 0, plain = 0;
+    int interrupted = 0;
     (void)module;
     if (take(buffer, &view) < 0)
         return NULL;
@@ -365,10 +389,13 @@ static PyObject *py_plain_record(PyObject *module, PyObject *buffer)
         && wire_plain_tensor(view.buf, (size_t)record[0], (size_t)(record[0] + record[1]), &tensor);
     if (plain) {
         size_t end = (size_t)(record[0] + record[1]);
-        uint32_t crc = crc_unlocked(0, (const uint8_t *)view.buf + record[0], record[1]);
+        uint32_t crc = 0;
+        interrupted = crc_unlocked(&crc, (const uint8_t *)view.buf + record[0], record[1]) < 0;
         plain = wire_get_u32((const uint8_t *)view.buf + end) == wire_mask(crc);
     }
     PyBuffer_Release(&view);
+    if (interrupted)
+        return NULL;
     if (!plain)
         Py_RETURN_NONE;
     return tensor_tuple(&tensor);

@@ -61,15 +61,33 @@ struct search {
     int lists;
     uint8_t *kinds;
     int64_t *spans;
+    size_t next; /* the slot after the one that was found last */
     struct prediction predicted[PREDICTED];
 };
 
-static ptrdiff_t find_key(const struct example_keys *keys, const uint8_t *key, size_t size)
+int example_compare_key(const struct example_keys *keys, size_t slot, const uint8_t *key, size_t size)
 {
-    for (size_t k = 0; k < keys->count; k++)
-        if ((size_t)(keys->offsets[k + 1] - keys->offsets[k]) == size
-            && memcmp(keys->data + keys->offsets[k], key, size) == 0)
-            return (ptrdiff_t)k;
+    size_t other = (size_t)(keys->offsets[slot + 1] - keys->offsets[slot]), shorter = other < size ? other : size;
+    int order = shorter ? memcmp(keys->data + keys->offsets[slot], key, shorter) : 0;
+    return order ? order : (other > size) - (other < size);
+}
+
+/* The slot of a key, -1 if it is not wanted. Keys rise, and many writers sort them too: the next one is tried
+ * before all others are searched by halves. No choice of keys makes that slow, as it could a table of hashes. */
+static ptrdiff_t find_key(struct search *s, const uint8_t *key, size_t size)
+{
+    size_t low = 0, high = s->keys->count;
+    for (size_t slot = s->next < high ? s->next : high / 2; low < high; slot = low + (high - low) / 2) {
+        int order = example_compare_key(s->keys, slot, key, size);
+        if (order == 0) {
+            s->next = slot + 1;
+            return (ptrdiff_t)slot;
+        }
+        if (order < 0)
+            low = slot + 1;
+        else
+            high = slot;
+    }
     return -1;
 }
 
@@ -87,10 +105,10 @@ static int same_key(const uint8_t *a, const uint8_t *b, size_t size)
 static ptrdiff_t predict_key(struct search *s, size_t position, const uint8_t *key, size_t size)
 {
     if (position >= PREDICTED)
-        return find_key(s->keys, key, size);
+        return find_key(s, key, size);
     struct prediction *p = s->predicted + position;
     if (p->size != size || !p->key || !same_key(p->key, key, size)) {
-        p->slot = find_key(s->keys, key, size);
+        p->slot = find_key(s, key, size);
         p->key = key;
         p->size = size;
     }
@@ -119,6 +137,7 @@ static int feature_list(const uint8_t *buf, size_t at, size_t end, uint8_t *kind
 static int locate_entries(const uint8_t *buf, size_t at, size_t end, size_t record, struct search *s)
 {
     int notes = 0;
+    s->next = 0;
     for (size_t position = 0; at < end; position++) {
         size_t entry_end, key_end, value_end;
         if (!enter(buf, &at, end, 0x0a, &entry_end))
@@ -171,7 +190,7 @@ void example_locate(const uint8_t *buf, const int64_t *records, size_t count,
                     const struct example_keys *keys, int lists,
                     uint8_t *kinds, int64_t *spans, uint8_t *notes)
 {
-    struct search s = {keys, count, lists, kinds, spans, {{NULL, 0, -1}}};
+    struct search s = {keys, count, lists, kinds, spans, 0, {{NULL, 0, -1}}};
     memset(kinds, KIND_MISSING, keys->count * count);
     memset(spans, 0, keys->count * count * 2 * sizeof *spans);
     for (size_t r = 0; r < count; r++) {

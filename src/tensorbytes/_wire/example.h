@@ -31,7 +31,11 @@ struct example_keys {
     size_t count;
 };
 
-/* Finds the wanted features of records[2*r] .. + records[2*r + 1], for each r < count.
+/* Below, at or above 0 where key `slot` comes before, is, or comes after this one, by their bytes. */
+int example_compare_key(const struct example_keys *keys, size_t slot, const uint8_t *key, size_t size);
+
+/* Finds the wanted features of records[2*r] .. + records[2*r + 1], for each r < count. Keys must rise;
+ * of those that don't, some are not found.
  *
  * For record r and key k, kinds[k*count + r] is the kind of list and spans[2*(k*count + r)],
  * spans[... + 1] its first byte and the one after its last. With `lists`, the records are

@@ -73,6 +73,16 @@ static int check_offsets(const int64_t *offsets, size_t from, size_t to, size_t 
     return 1;
 }
 
+/* Keys must rise, no two alike; their offsets are sound. */
+static int check_keys(const struct example_keys *keys)
+{
+    for (size_t i = 1; i < keys->count; i++)
+        if (example_compare_key(keys, i - 1, keys->data + keys->offsets[i],
+                                (size_t)(keys->offsets[i + 1] - keys->offsets[i])) >= 0)
+            return wrong("keys must rise");
+    return 1;
+}
+
 static PyObject *py_example_locate(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     struct buffers b = {.taken = 0};
@@ -92,10 +102,10 @@ static PyObject *py_example_locate(PyObject *module, PyObject *const *args, Py_s
         && (key_count > 0 || wrong("there are too few offsets"))
         && check_offsets(key_offsets, 0, key_count - 1, key_count, key_size)) {
         size_t cells = (key_count - 1) * records_count;
+        struct example_keys keys = {key_data, key_offsets, key_count - 1};
         if (kind_count < cells || span_count < cells || note_count < records_count) {
             wrong("the arrays for kinds, spans or notes are too small");
-        } else {
-            struct example_keys keys = {key_data, key_offsets, key_count - 1};
+        } else if (check_keys(&keys)) {
             Py_BEGIN_ALLOW_THREADS
             example_locate(buf, records, records_count, &keys, (int)lists, kinds, spans, notes);
             Py_END_ALLOW_THREADS

@@ -123,6 +123,7 @@ def example_locate(
 ) -> None:  # fmt: skip
     """Where each record has the lists of the wanted keys: kinds[key, record], spans[key, record] = start, end.
 
+    Keys must rise, by their bytes.
     With lists=1 the records are SequenceExamples, the spans those of FeatureList messages and the
     kind 1. Notes: 1 for an unusual or malformed record, whose kinds and spans mean nothing, 2 for
     one with keys that are not among the wanted.
@@ -134,13 +135,14 @@ def example_locate(
     names = bytes_view(key_data)
     bounds = items_of(key_offsets, np.int64)
     bounds = rising(bounds, 0, len(bounds) - 1, len(names))
-    cells = (len(bounds) - 1) * len(places)
+    keys = [bytes(names[start:stop]) for start, stop in pairwise(bounds.tolist())]
+    if any(one >= other for one, other in pairwise(keys)):
+        raise ValueError("keys must rise")
+    cells = len(keys) * len(places)
     kinds, spans = items_of(kinds, np.uint8, cells)[:cells], items_of(spans, np.int64, 2 * cells)[: 2 * cells]
     notes = items_of(notes, np.uint8, len(places))
     kinds[:] = spans[:] = 0
-    wanted: dict[bytes, int] = {}
-    for slot, (start, stop) in enumerate(pairwise(bounds.tolist())):
-        wanted.setdefault(bytes(names[start:stop]), slot)
+    wanted = {key: slot for slot, key in enumerate(keys)}
     for number, (start, size) in enumerate(places.tolist()):
         notes[number], found = _locate(data, start, start + size, wanted, bool(lists))
         for slot, (kind, first, last) in found.items():

@@ -16,10 +16,14 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensorbytes import threads
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.typing import Buffer, bytes_view
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _igzip: Any
 crc32_combine: Any  # None where sums of parts can't be put together
@@ -258,8 +262,14 @@ def content(data: memoryview, member: Member, limits: Limits, check: bool = True
 
 
 def check_crc(raw: memoryview, member: Member) -> None:
-    if crc32(raw) != member.crc:
+    if _sum(raw, 0) != member.crc:
         raise checksum_differs(member)
+
+
+def _sum(raw: memoryview, crc: int) -> int:
+    for part in threads.portions(len(raw)):
+        crc = crc32(raw[part], crc)
+    return crc
 
 
 def checksum_differs(member: Member) -> CorruptError:
@@ -354,7 +364,7 @@ def _body(item: Content) -> _Body:
     size = sum(map(len, views))
     crc = 0
     for view in views:
-        crc = crc32(view, crc)
+        crc = _sum(view, crc)
     if item.compress is not None:
         deflated = _deflated(views, item.compress)
         if len(deflated) < size:
@@ -367,24 +377,20 @@ def _bodies(items: Sequence[Content]) -> Iterator[_Body]:
     if sum(bytes_view(piece).nbytes for item in items for piece in item.pieces) < _THREAD_BYTES:
         yield from map(_body, items)
         return
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(2)
     ahead: deque[Future[_Body]] = deque()
-    try:
+    with threads.pool(2) as pool:
         for item in items:
             ahead.append(pool.submit(_body, item))
             if len(ahead) > _AHEAD:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _deflated(views: list[memoryview], level: int) -> bytes:
     engine = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return b"".join([*(engine.compress(view) for view in views), engine.flush()])
+    pieces = [engine.compress(view[part]) for view in views for part in threads.portions(len(view))]
+    return b"".join([*pieces, engine.flush()])
 
 
 def _pad(at: int, alignment: int, kind: int) -> bytes:

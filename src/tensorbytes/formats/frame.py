@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from tensorbytes import threads
 from tensorbytes._wire import (
     BAD_DATA,
     BAD_LENGTH,
@@ -103,7 +104,7 @@ def checksum(payload: list[Any]) -> bytes:
     """The four bytes that end a record."""
     crc = 0
     for piece in payload:
-        crc = crc32c(piece, crc)
+        crc = threads.crc32c(piece, crc)
     return struct.pack("<I", mask(crc))
 
 
@@ -114,26 +115,24 @@ def framed(payload: list[Any], ending: bytes) -> list[Buffer]:
 
 def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
     """The same for many bytes: a second thread sums while the caller writes. Neither holds the GIL."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(1)
-    try:
+    with threads.pool(1) as pool:
         endings = [pool.submit(checksum, payload) for payload in payloads]
         for payload, ending in zip(payloads, endings, strict=True):
             yield frame_header(size_of(payload))
             yield from payload
             yield ending.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
     """(payload start, payload end) of every record; raises at the first that is not sound."""
-    walk = Walk.through(data, start, verify=verify)
+    # Large payloads are summed here, in portions.
+    walk = Walk.through(data, start, verify=SMALL if verify else 0)
     for places in walk:
         if walk.count > limits.max_tensors:
             raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
         for at, size in places.tolist():
+            if verify == 1 and size >= LARGE_PAYLOAD and not _is_sound(data, at, at + size):
+                raise CorruptError(_WORDS[BAD_DATA], at=at - HEADER_BYTES)
             yield at, at + size
     if walk.status != OK:
         raise CorruptError(_WORDS[walk.status], at=walk.at)
@@ -183,9 +182,13 @@ def check_record(data: memoryview, start: int, end: int, limits: Limits) -> None
 
 
 def check_payload(data: memoryview, start: int, end: int) -> None:
-    (stored,) = struct.unpack_from("<I", data, end)
-    if stored != mask(crc32c(data[start:end])):
+    if not _is_sound(data, start, end):
         raise CorruptError(_WORDS[BAD_DATA], at=start)
+
+
+def _is_sound(data: memoryview, start: int, end: int) -> bool:
+    (stored,) = struct.unpack_from("<I", data, end)
+    return bool(stored == mask(threads.crc32c(data[start:end])))
 
 
 class Assembler:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from tensorbytes import storage
+from tensorbytes import storage, threads
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     CorruptError,
@@ -236,13 +236,8 @@ def _contents(get: Callable[[Member], memoryview], members: list[Member]) -> lis
     """What `get` gives for each; of much, in two threads. Neither reading nor inflating nor summing holds the GIL."""
     if len(members) < 2 or sum(member.size for member in members) < _THREAD_BYTES:
         return list(map(get, members))
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(2)
-    try:
+    with threads.pool(2) as pool:
         return list(pool.map(get, members))
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member], limits: Limits) -> list[memoryview]:
@@ -266,15 +261,13 @@ def _is_large(member: Member) -> bool:
 
 def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
     """Two threads read and sum a half each: the system copies a cached file no faster than one core can."""
-    from concurrent.futures import ThreadPoolExecutor
-
     room = storage.aligned(member.size, 0)
     middle = member.size // 2 & -4096
 
     def half(start: int, stop: int) -> int:
         return _read_and_sum(file, room[start:stop], member.start + start)
 
-    with ThreadPoolExecutor(1) as pool:
+    with threads.pool(1) as pool:
         second = pool.submit(half, middle, member.size)
         crc = _zip.crc32_combine(half(0, middle), second.result(), member.size - middle)
     return _verified(room, crc, member)
@@ -283,10 +276,9 @@ def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
 def _read_and_sum(file: io.FileIO, room: memoryview, at: int) -> int:
     """Fill memory from a file's offset; the sum of it, taken while each piece is still near."""
     crc = 0
-    for start in range(0, len(room), _CHUNK):
-        chunk = room[start : start + _CHUNK]
-        storage.read_at(file, chunk, at + start)
-        crc = _zip.crc32(chunk, crc)
+    for part in threads.portions(len(room), _CHUNK):
+        storage.read_at(file, room[part], at + part.start)
+        crc = _zip.crc32(room[part], crc)
     return crc
 
 

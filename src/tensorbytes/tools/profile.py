@@ -6,7 +6,6 @@ counted by tag in the same way.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -183,23 +182,23 @@ def profile(targets: Sequence[Any], compression: str, bound: Bound, limits: Limi
 
 def _add(inference: Inference, block: Block) -> None:
     """Add the records of a block; if one contradicts those before it, add these, and raise."""
-    state, records = copy.deepcopy((inference.features, inference.lists)), inference.records
+    before = inference.copy()
     try:
         inference.add(block)
         return
     except SchemaError as error:
         failure = error
-    (inference.features, inference.lists), inference.records = state, records
     good, bad = 0, len(block.records)
     while bad - good > 1:
         middle = (good + bad) // 2
-        trial = copy.copy(inference)
-        trial.features, trial.lists = copy.deepcopy((inference.features, inference.lists))
+        trial = before.copy()
         try:
             trial.add(block._replace(records=block.records[:middle]))
             good = middle
         except SchemaError:
             bad = middle
+    inference.features, inference.lists, inference.known = before.features, before.lists, before.known
+    inference.records = before.records
     if good:
         inference.add(block._replace(records=block.records[:good]))
     raise failure

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import storage
-from tensorbytes._wire import crc32c, mask
+from tensorbytes import storage, threads
+from tensorbytes._wire import mask
 from tensorbytes.deferred import Deferred, elsewhere, swapped
 from tensorbytes.errors import LIMITS, CorruptError, Limits
 from tensorbytes.formats import _beside
@@ -189,13 +189,8 @@ class Bundle:
             if sum(entry.size for entry in entries) < _THREADS_FROM:
                 yield from map(read, _grouped(entries))
                 return
-            from concurrent.futures import ThreadPoolExecutor
-
-            pool = ThreadPoolExecutor(2)
-            try:
+            with threads.pool(2) as pool:
                 yield from pool.map(read, _grouped(entries))
-            finally:
-                pool.shutdown(cancel_futures=True)
         finally:
             for file in files.values():
                 file.close()
@@ -206,7 +201,8 @@ class Bundle:
         # Alone, a tensor is aligned; among others it is as it was in the file.
         phase = start % 64 if len(run) > 1 else 0
         data = storage.aligned(size, phase)
-        storage.read_at(files[run[0].shard], data, start)
+        for part in threads.portions(size):
+            storage.read_at(files[run[0].shard], data[part], start + part.start)
         values = []
         for entry in run:
             at = entry.offset - start
@@ -229,7 +225,7 @@ class Bundle:
         return Tensor(row.name, entry.shape, data)
 
     def _verify(self, entry: Entry, data: memoryview) -> None:
-        if mask(crc32c(data)) != entry.crc:
+        if mask(threads.crc32c(data)) != entry.crc:
             raise CorruptError(
                 f"{entry.name!r}: the checksum differs", at=entry.offset, path=self.shard_path(entry.shard)
             )

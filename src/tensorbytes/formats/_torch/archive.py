@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes, storage, threads
 from tensorbytes.errors import CorruptError, Limits, UnsupportedError
 from tensorbytes.formats import _zip
 from tensorbytes.formats._tensorproto import after
@@ -138,17 +138,13 @@ def _check_sums(data: memoryview, members: Iterable[Member]) -> None:
         for member in stored:
             check(member)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(2) as pool:
+    with threads.pool(2) as pool:
         for _ in pool.map(check, stored):
             pass
 
 
 def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums: bool) -> dict[str, memoryview]:
     """Storages in memory of their own, verified; small ones share. Two threads read."""
-    from concurrent.futures import ThreadPoolExecutor
-
     stored = [member for member in members if member.method == _zip.STORED]
     large = [member for member in stored if member.size >= _OWN_BYTES]
     small = [member for member in stored if member.size < _OWN_BYTES]
@@ -165,15 +161,14 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
     def read(member: Member) -> memoryview:
         room = storage.aligned(member.size, 0)
         crc = 0
-        for start in range(0, member.size, _CHUNK):
-            chunk = room[start : start + _CHUNK]
-            storage.read_at(file, chunk, member.start + start)
-            crc = _zip.crc32(chunk, crc) if sums else 0  # while it is still near
+        for part in threads.portions(member.size, _CHUNK):
+            storage.read_at(file, room[part], member.start + part.start)
+            crc = _zip.crc32(room[part], crc) if sums else 0  # while it is still near
         if sums and crc != member.crc:
             raise _zip.checksum_differs(member)
         return room
 
-    with ThreadPoolExecutor(2) as pool:
+    with threads.pool(2) as pool:
         found |= {member.name: room for member, room in zip(large, pool.map(read, large), strict=True)}
     return found
 

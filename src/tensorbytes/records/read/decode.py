@@ -80,10 +80,11 @@ class _Group:
     """The features that one walk over the records finds."""
 
     def __init__(self, columns: list[Column], in_lists: bool) -> None:
-        self.columns, self.in_lists = columns, in_lists
-        self.keys = [column.key.encode() for column in columns]
+        self.columns = sorted(columns, key=lambda column: column.key)  # in the order of their bytes too
+        self.in_lists = in_lists
+        self.keys = [column.key.encode() for column in self.columns]
         # Those whose values need only be copied, in the dtype they are stored in.
-        self.plain = [index for index, column in enumerate(columns) if not in_lists and _is_plain(column)]
+        self.plain = [index for index, column in enumerate(self.columns) if not in_lists and _is_plain(column)]
 
 
 def _is_plain(column: Column) -> bool:
@@ -102,7 +103,7 @@ class Located(NamedTuple):
 
 
 def locate(block: Block, keys: Sequence[bytes], in_lists: bool, sequence: bool) -> Located:
-    """Find features by their keys; records of unusual form are rewritten for it."""
+    """Find features by their keys, which must rise; records of unusual form are rewritten for it."""
     kinds, spans, notes = _located(block, keys, in_lists)
     odd = np.flatnonzero(notes & _ODD)
     if odd.size:

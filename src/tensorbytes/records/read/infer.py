@@ -67,6 +67,10 @@ class _Seen:
         return Feature(_DTYPES.get(self.kind, "bytes"), shape, optional=self.present < records)
 
 
+class _ManyNames(Exception):
+    """More names, for this many records, than are looked up at once."""
+
+
 class Watch(Protocol):
     """Is shown what the schema is gathered from. A block may be shown twice."""
 
@@ -86,49 +90,76 @@ class Inference:
     sequence: bool = False
     features: dict[str, _Seen] = field(default_factory=dict)
     lists: dict[str, _Seen] = field(default_factory=dict)
+    # The names that are looked up, of features and of lists.
+    known: tuple[dict[str, None], dict[str, None]] = field(default_factory=lambda: ({}, {}))
 
     def add(self, block: Block) -> None:
         check_examples(block)
         self.sequence = self.sequence or has_lists(block)
         while len(block.records):
-            most = max(1, _MOST_CELLS // (len(self.features) + len(self.lists) + 1))
-            some = block._replace(records=block.records[:most])
-            before = copy.deepcopy((self.features, self.lists))
+            most = max(1, _MOST_CELLS // (sum(map(len, self.known)) + 1))
+            count = self._add_some(block._replace(records=block.records[:most]))
+            self.records += count
+            block = block._replace(records=block.records[count:], first=block.first + count)
+
+    def _add_some(self, block: Block) -> int:
+        """Take in some of the first records; returns how many."""
+        while True:
             try:
-                self._add(some)
-            except Unusual:
-                self.features, self.lists = before  # it may have counted some of it
-                self._add(in_usual_form(some, np.arange(len(some.records)), self.sequence))
-            self.records += len(some.records)
-            block = block._replace(records=block.records[most:], first=block.first + most)
+                self._add_any(block)
+                return len(block.records)
+            except _ManyNames:  # records with names of their own: fewer at once have fewer names
+                self.known = ({}, {})
+                block = block._replace(records=block.records[: len(block.records) // 2])
+
+    def _add_any(self, block: Block) -> None:
+        try:
+            self._add(block)
+        except Unusual:
+            self._add(in_usual_form(block, np.arange(len(block.records)), self.sequence))
 
     def _add(self, block: Block) -> None:
+        """Take in all of it or, where something is raised, nothing."""
+        gathered: list[dict[str, _Seen]] = []
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
-            found = self._locate(block, in_lists, seen)
-            for index, (name, feature) in enumerate(seen.items()):
-                noted = _Noted(found.block, name, feature, in_lists, self.watch)
-                kinds, spans = found.kinds[index], found.spans[index]
+            known = dict(self.known[in_lists])
+            found = self._locate(block, in_lists, known)
+            places = {name: index for index, name in enumerate(sorted(known))}
+            noted = {name: copy.copy(seen[name]) if name in seen else _Seen() for name in known}
+            for name, feature in noted.items():
+                lists = _Noted(found.block, name, feature, in_lists, self.watch)
+                kinds, spans = found.kinds[places[name]], found.spans[places[name]]
                 if in_lists:
                     outer, step_kinds, steps = steps_of(found.block, spans)
-                    noted.lists(step_kinds, steps, outer)
+                    lists.add(step_kinds, steps, outer)
                     if self.watch is not None:
                         self.watch.steps(name, np.diff(outer)[kinds != 0])
                 else:
-                    noted.lists(kinds, spans, None)
+                    lists.add(kinds, spans, None)
                 feature.present += int(np.count_nonzero(kinds))
+            gathered.append(noted)
+        for which, noted in enumerate(gathered):
+            (self.features, self.lists)[which].update(noted)
+            self.known[which].update(dict.fromkeys(noted))
 
-    def _locate(self, block: Block, in_lists: bool, seen: dict[str, _Seen]) -> Located:
-        """Where every feature lies; those that are new are added to `seen`."""
+    def _locate(self, block: Block, in_lists: bool, known: dict[str, None]) -> Located:
+        """Where every feature lies; the names of those that are new are added to `known`."""
         some = 1
         while True:
-            found = locate(block, [name.encode() for name in seen], in_lists, self.sequence)
+            found = locate(block, [name.encode() for name in sorted(known)], in_lists, self.sequence)
             others = np.flatnonzero(found.unknown)
             if not others.size:
                 return found
             for index in others[:some].tolist():
-                for name in names_in(found.block, index, self.sequence, in_lists):
-                    seen.setdefault(name, _Seen())
+                known.update(dict.fromkeys(names_in(found.block, index, self.sequence, in_lists)))
+            if len(block.records) > 1 and len(known) * len(block.records) > _MOST_CELLS:
+                raise _ManyNames
             some *= 2  # records that all have other names must not take a look each
+
+    def copy(self) -> Inference:
+        """What was gathered so far, to go on from there or to come back to."""
+        known = dict(self.known[0]), dict(self.known[1])
+        return replace(self, features=dict(self.features), lists=dict(self.lists), known=known)
 
     def schema(self) -> Schema:
         features = {name: seen.feature(self.records) for name, seen in self.features.items()}
@@ -145,7 +176,7 @@ class _Noted(NamedTuple):
     in_lists: bool
     watch: Watch | None
 
-    def lists(self, kinds: Array, spans: Array, steps: Array | None) -> None:
+    def add(self, kinds: Array, spans: Array, steps: Array | None) -> None:
         """The lists of some records or, with `steps`, of the steps of feature lists: those may lack a kind."""
         there = kinds != 0
         if there.any():
