@@ -98,6 +98,7 @@ class Limits:
     """
 
     max_bytes: int = 1 << 30
+    max_objects: int = 1 << 24
     max_tensors: int = 1 << 24
     max_rank: int = 64
     max_depth: int = 64

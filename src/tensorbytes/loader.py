@@ -16,10 +16,10 @@ import numpy as np
 
 from tensorbytes import storage
 from tensorbytes._wire import CUT_PAYLOAD, OK, scan
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import frame
 from tensorbytes.formats._record import Record
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document
 
 # Smaller files are read in one piece.
@@ -38,7 +38,7 @@ def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
 def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
     from concurrent.futures import ThreadPoolExecutor
 
-    pool = ThreadPoolExecutor(2)
+    pool, budget = ThreadPoolExecutor(2), Budget(limits, size)
     total = 0
     try:
         for start, data, spans in pool.map(partial(_read, file, limits), segments(file.fileno(), size)):
@@ -46,17 +46,16 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
             if total > limits.max_tensors:
                 raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
             for first, last in spans:
-                record = at_offset(data, first, last, start, limits)
-                limits = after(limits, record.grown)
+                record = at_offset(data, first, last, start, budget)
                 yield record, start + first
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def at_offset(data: memoryview, start: int, end: int, base: int, limits: Limits) -> Record:
+def at_offset(data: memoryview, start: int, end: int, base: int, budget: Budget) -> Record:
     """The record in data[start:end], where data stands at `base` of a file: errors tell the file's offsets."""
     try:
-        record = frame.read_record(data, start, end, limits, lazy=False, verified=True)
+        record = frame.read_record(data, start, end, budget, lazy=False, verified=True)
     except CorruptError as error:
         raise error.shifted(base) from None
     except (LimitError, UnsupportedError) as error:

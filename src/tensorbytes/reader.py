@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorbytes import formats, frameworks, loader, opening, storage
 from tensorbytes._wire import crc32c, mask
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     CorruptError,
@@ -25,7 +26,6 @@ from tensorbytes.errors import (
     UsageError,
 )
 from tensorbytes.formats import _record, frame
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.notebook import Displayed
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
@@ -360,7 +360,7 @@ class StreamReader:
                 yield unflatten(document.leaves, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int]]:
-        at, limits = 0, self._limits
+        at, budget = 0, Budget(self._limits)
         while True:
             header = storage.read_exactly(self._file, frame.HEADER_BYTES)
             if not header:
@@ -380,9 +380,11 @@ class StreamReader:
                 frame.check_payload(data, 0, length)
             except CorruptError as error:
                 raise error.shifted(start) from None
-            record = loader.at_offset(data, 0, length, start, limits)
+            budget.add_input(length)
+            record = loader.at_offset(data, 0, length, start, budget)
             # Objects come one by one, so each has the limits to itself.
-            limits = after(self._limits if record.place.part == 0 else limits, record.grown)
+            if record.place.part == record.place.parts - 1:
+                budget = Budget(self._limits)
             yield record, start
             at = start + length + 4
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import shortcut, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError
 from tensorbytes.formats import frame
 from tensorbytes.formats._storing import AS_IS, Storing
@@ -152,7 +153,7 @@ def _last_whole(data: memoryview) -> tuple[int, int, CorruptError | None]:
     try:
         for start, end in frame.spans(data, False, LIMITS):
             last = (start, end)
-            if assembler.add(frame.read_record(data, start, end, LIMITS, lazy=True), start) is not None:
+            if assembler.add(frame.read_record(data, start, end, Budget(LIMITS), lazy=True), start) is not None:
                 good, item = end + 4, assembler.item
         if last is not None:
             frame.check_payload(data, *last)

@@ -18,6 +18,8 @@ from tensorbytes.errors import CorruptError
 
 VARINT, FIXED64, DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
 _MAX_GROUP_DEPTH = 100
+# The stretch of a message whose fields are held at once.
+_RUN_BYTES = 1 << 14
 
 
 class Field(NamedTuple):
@@ -60,8 +62,8 @@ def fields(data: memoryview, start: int, end: int) -> Iterator[Field]:
 
 def field_run(data: memoryview, start: int, end: int, stop: int) -> tuple[list[Field], int]:
     """(the usual fields from `start` on, where they end): at `end`, at the tag byte `stop`,
-    or at something that needs `read_field`."""
-    found, at = _wire.fields(data, start, end, stop)
+    or at something that needs `read_field`. No more than some thousands at a time: each takes 100 bytes and more."""
+    found, at = _wire.fields(data, start, min(end, start + _RUN_BYTES), stop)
     return [Field(*field) for field in found], at
 
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
 
 STRING, ARRAY, UINT32 = 8, 9, 4
@@ -32,10 +33,10 @@ SHORT = 256
 class Cursor:
     """A place in the file, and the byte order of its numbers."""
 
-    __slots__ = ("at", "big", "data", "limits")
+    __slots__ = ("at", "big", "budget", "data")
 
-    def __init__(self, data: memoryview, at: int, big: bool, limits: Limits) -> None:
-        self.data, self.at, self.big, self.limits = data, at, big, limits
+    def __init__(self, data: memoryview, at: int, big: bool, budget: Budget) -> None:
+        self.data, self.at, self.big, self.budget = data, at, big, budget
 
     @property
     def left(self) -> int:
@@ -193,8 +194,8 @@ def _nested(cursor: Cursor, key: str, count: int) -> str:
         fresh = kind == ARRAY
         if kind == ARRAY:
             open_arrays.append(inner)
-            if len(open_arrays) > cursor.limits.max_depth:
-                raise LimitError(f"{key!r}: arrays nested deeper than {cursor.limits.max_depth} (byte {cursor.at})")
+            if len(open_arrays) > cursor.budget.max_depth:
+                raise LimitError(f"{key!r}: arrays nested deeper than {cursor.budget.max_depth} (byte {cursor.at})")
             out.append("[")
         elif kind == STRING:
             texts = [cursor.text(f"a string of {key!r}") for _ in range(inner)]

@@ -27,12 +27,12 @@ from tensorbytes._wire import (
     mask,
     scan,
 )
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _storing
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer
 
@@ -91,7 +91,8 @@ class Frame(Format):
         return frames(list(records(document, 0, storing)))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        return assemble(read_records(data, limits, lazy, options.get("dequantize", True)))
+        budget = Budget(limits, len(data))
+        return assemble(read_records(data, budget, lazy, options.get("dequantize", True)))
 
 
 def records(document: Document, at: int = 0, storing: Storing = AS_IS) -> Iterator[list[Any]]:
@@ -148,18 +149,17 @@ def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iter
 
 
 def read_records(
-    data: memoryview, limits: Limits, lazy: bool = False, dequantize: bool = True
+    data: memoryview, budget: Budget, lazy: bool = False, dequantize: bool = True
 ) -> Iterator[tuple[Record, int]]:
     """Each record, with its offset."""
     # Large records are verified when they are read: those that are compressed have checksums of their own.
-    for start, end in spans(data, 0 if lazy else SMALL, limits):
-        record = read_record(data, start, end, limits, lazy, end - start < LARGE_PAYLOAD, dequantize)
-        limits = after(limits, record.grown)
+    for start, end in spans(data, 0 if lazy else SMALL, budget.limits):
+        record = read_record(data, start, end, budget, lazy, end - start < LARGE_PAYLOAD, dequantize)
         yield record, start
 
 
 def read_record(
-    data: memoryview, start: int, end: int, limits: Limits, lazy: bool, verified: bool = False, dequantize: bool = True
+    data: memoryview, start: int, end: int, budget: Budget, lazy: bool, verified: bool = False, dequantize: bool = True
 ) -> Record:
     """The record in [start, end). `verified` says that its checksum was looked at; a lazy one must vouch for its
     own header, or is read whole."""
@@ -169,25 +169,25 @@ def read_record(
 
     if lazy and end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
         check()
-        return _record.decode(data, start, end, limits, lazy=True, dequantize=dequantize)
+        return _record.decode(data, start, end, budget, lazy=True, dequantize=dequantize)
     if verified and not lazy:
-        return _record.decode(data, start, end, limits, dequantize=dequantize)
+        return _record.decode(data, start, end, budget, dequantize=dequantize)
     try:
-        record = _record.decode(data, start, end, limits, lazy=lazy, verify=check, dequantize=dequantize)
+        record = _record.decode(data, start, end, budget, lazy=lazy, verify=check, dequantize=dequantize)
     except (LimitError, UnsupportedError):
         check()  # damage may explain what was found
         raise
     compressed = record.leaf.stored is not None and record.leaf.stored.compression
     if lazy and record.header_checked and not compressed:  # chunks have checksums of their own
-        leaf = record.leaf._replace(check=lambda: check_record(data, start, end, limits))
+        leaf = record.leaf._replace(check=lambda: check_record(data, start, end, budget.renewed(end - start)))
         return record._replace(leaf=leaf)
     return record
 
 
-def check_record(data: memoryview, start: int, end: int, limits: Limits) -> None:
+def check_record(data: memoryview, start: int, end: int, budget: Budget) -> None:
     """Everything about a record that lazy reading puts off."""
     check_payload(data, start, end)
-    _record.decode(data, start, end, limits)
+    _record.decode(data, start, end, budget)
 
 
 def check_payload(data: memoryview, start: int, end: int) -> None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tensorbytes import frameworks, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import _record
 from tensorbytes.records import summaries
@@ -158,7 +159,7 @@ class _Decoder:
         own = memoryview(bytearray(summaries.joined(block.data, value.spans)))
         start = value.spans[0][0]
         try:
-            tensor = _record.decode(own, 0, len(own), self._limits).leaf.whole
+            tensor = _record.decode(own, 0, len(own), Budget(self._limits, len(own))).leaf.whole
             return summaries.shown_as(tensor, about) or ("tensor", frameworks.from_value(tensor, self._to))
         except CorruptError as error:
             raise CorruptError(error.what, at=start + (error.at if len(value.spans) == 1 else 0)) from None

@@ -11,13 +11,24 @@ import numpy as np
 
 from tensorbytes import _wire, formats
 from tensorbytes._wire import proto
-from tensorbytes.errors import CorruptError, SchemaError, UsageError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LIMITS, CorruptError, Limits, SchemaError, UsageError
 from tensorbytes.records import example
 from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
-from tensorbytes.records.read.decode import Located, Unusual, has_lists, in_usual_form, locate, names_in, steps_of
+from tensorbytes.records.read.decode import (
+    CELL_BYTES,
+    COLUMN_BYTES,
+    Located,
+    Unusual,
+    has_lists,
+    in_usual_form,
+    locate,
+    names_in,
+    steps_of,
+)
 from tensorbytes.records.schema import Feature, Schema, quantized
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
@@ -77,10 +88,15 @@ class Watch(Protocol):
         """How many steps a feature list has in each record that has it."""
 
 
+class _Crowded(Exception):
+    """Features were found that are too many for so many records at a time."""
+
+
 @dataclass(slots=True)
 class Inference:
     """Gathers a schema block by block."""
 
+    limits: Limits = LIMITS
     watch: Watch | None = None
     records: int = 0
     sequence: bool = False
@@ -89,22 +105,35 @@ class Inference:
 
     def add(self, block: Block) -> None:
         check_examples(block)
-        self.sequence = self.sequence or has_lists(block)
+        budget = Budget(self.limits, len(block.data))
+        self.sequence = self.sequence or has_lists(block, budget)
         while len(block.records):
-            most = max(1, _MOST_CELLS // (len(self.features) + len(self.lists) + 1))
+            most = max(1, self._most_cells() // (len(self.features) + len(self.lists) + 1))
             some = block._replace(records=block.records[:most])
             before = copy.deepcopy((self.features, self.lists))
             try:
-                self._add(some)
+                self._add(some, budget)
+            except _Crowded:
+                self._forget(*before)
+                continue
             except Unusual:
                 self.features, self.lists = before  # it may have counted some of it
-                self._add(in_usual_form(some, np.arange(len(some.records)), self.sequence))
+                every = np.arange(len(some.records))
+                self._add(in_usual_form(some, every, self.sequence, budget), budget)
             self.records += len(some.records)
             block = block._replace(records=block.records[most:], first=block.first + most)
 
-    def _add(self, block: Block) -> None:
+    def _most_cells(self) -> int:
+        return min(_MOST_CELLS, self.limits.max_bytes // (2 * CELL_BYTES))
+
+    def _forget(self, features: dict[str, _Seen], lists: dict[str, _Seen]) -> None:
+        """Go back to what was counted before; names that were found since stay."""
+        self.features = {name: features.get(name) or _Seen() for name in self.features}
+        self.lists = {name: lists.get(name) or _Seen() for name in self.lists}
+
+    def _add(self, block: Block, budget: Budget) -> None:
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
-            found = self._locate(block, in_lists, seen)
+            found = self._locate(block, in_lists, seen, budget)
             for index, (name, feature) in enumerate(seen.items()):
                 noted = _Noted(found.block, name, feature, in_lists, self.watch)
                 kinds, spans = found.kinds[index], found.spans[index]
@@ -117,17 +146,22 @@ class Inference:
                     noted.lists(kinds, spans, None)
                 feature.present += int(np.count_nonzero(kinds))
 
-    def _locate(self, block: Block, in_lists: bool, seen: dict[str, _Seen]) -> Located:
+    def _locate(self, block: Block, in_lists: bool, seen: dict[str, _Seen], budget: Budget) -> Located:
         """Where every feature lies; those that are new are added to `seen`."""
         some = 1
         while True:
-            found = locate(block, [name.encode() for name in seen], in_lists, self.sequence)
+            if len(block.records) > 1 and len(seen) * len(block.records) > self._most_cells():
+                raise _Crowded
+            keys = [name.encode() for name in seen]
+            found = locate(block, keys, in_lists, self.sequence, budget.renewed(len(block.data)))
             others = np.flatnonzero(found.unknown)
             if not others.size:
                 return found
             for index in others[:some].tolist():
-                for name in names_in(found.block, index, self.sequence, in_lists):
-                    seen.setdefault(name, _Seen())
+                for name in names_in(found.block, index, self.sequence, in_lists, budget.renewed(len(block.data))):
+                    if name not in seen:
+                        budget.objects(1, "features", block.base, COLUMN_BYTES)
+                        seen[name] = _Seen()
             some *= 2  # records that all have other names must not take a look each
 
     def schema(self) -> Schema:
