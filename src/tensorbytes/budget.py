@@ -22,6 +22,8 @@ from tensorbytes.errors import LimitError, Limits
 FREE_GROWTH = 15
 # About what a small object takes, with its place in a list or a dict; and a tensor with all that describes it.
 OBJECT_BYTES, TENSOR_BYTES = 64, 768
+# A string as an item of an array; a value of JSON; what an object of JSON takes more.
+STRING_BYTES, JSON_BYTES, JSON_OBJECT_BYTES = 64, 80, 320
 
 
 class Budget:
@@ -82,6 +84,18 @@ class Budget:
     def tensors(self, count: int, at: int = 0) -> None:
         """Take `count` tensors: what describes them, not their bytes."""
         self.objects(count, "tensors", at, TENSOR_BYTES)
+
+    def strings(self, count: int, at: int) -> None:
+        """Take memory for `count` strings as Python objects in an array."""
+        self.copy(count * STRING_BYTES, f"{count} strings", at)
+
+    def json(self, text: bytes | memoryview, what: str, at: int) -> None:
+        """Take what this JSON makes, by the marks in it: a value follows each, and a list or an object some."""
+        raw = bytes(text)
+        lists, objects = raw.count(b"["), raw.count(b"{")
+        values = raw.count(b",") + raw.count(b":") + lists + objects
+        self.objects(values, what, at, JSON_BYTES)
+        self.copy(objects * JSON_OBJECT_BYTES, what, at)
 
     def renewed(self, size: int) -> Budget:
         """The limits anew, for a value of `size` bytes that is read later and by itself."""

@@ -32,7 +32,7 @@ _WINDOW = 1 << 16
 
 def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
     """The documents of an open file of `size` bytes, verified."""
-    return frame.assemble(_records(file, size, limits))
+    return frame.assemble(_records(file, size, limits), limits, size)
 
 
 def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:

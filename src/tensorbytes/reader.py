@@ -7,7 +7,7 @@ import itertools
 import operator
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tensorbytes._wire import crc32c, mask
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
+    LIMITS,
     CorruptError,
     LimitError,
     Limits,
@@ -174,6 +175,16 @@ class naming:
             error.args = (f"{self.path}: {error}",)
 
 
+def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
+    """All documents of a file at once: a stream may have very many, of very little."""
+    found: list[Document] = []
+    for document in documents:
+        if found:  # the parser has counted what one takes
+            budget.tensors(len(document.leaves))
+        found.append(document)
+    return found
+
+
 # Formats that say at their beginning, or in a directory, what they hold: that costs next to nothing.
 _WITH_DIRECTORY = frozenset({"tb", "safetensors", "npz", "npy", "torchfile"})
 
@@ -193,8 +204,9 @@ class Reader(Displayed):
         to: str,
         device: str | None,
         mapped: memoryview | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
-        self.path, self.format = path, format
+        self.path, self.format, self._limits = path, format, limits
         self._decoder: Callable[[bool], Iterator[Document]] | None = decode
         self._mapped = mapped
         self._to, self._device = to, device
@@ -203,6 +215,9 @@ class Reader(Displayed):
 
     def _convert(self, value: Value) -> Any:
         return frameworks.from_value(value, self._to, self._device)
+
+    def _budget(self) -> Budget:
+        return Budget(self._limits, 0 if self._mapped is None else len(self._mapped))
 
     def _decode(self, lazy: bool) -> Iterator[Document]:
         if self._decoder is None:
@@ -215,7 +230,7 @@ class Reader(Displayed):
     def _lazy(self) -> list[Document]:
         documents = self._documents
         if documents is None:
-            documents = self._documents = list(self._decode(lazy=True))
+            documents = self._documents = keep(self._decode(lazy=True), self._budget())
         return documents
 
     def _names(self) -> dict[str, list[Leaf]]:
@@ -356,7 +371,7 @@ class StreamReader:
     def __iter__(self) -> Iterator[Any]:
         path = storage.describe(self._file)
         with naming(path):
-            for document in frame.assemble(self._records()):
+            for document in frame.assemble(self._records(), self._limits, 0):
                 yield unflatten(document.leaves, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int]]:

@@ -146,7 +146,7 @@ def decode(
     enough inside: of the header, and of chunks or, if `lazy`, of nothing.
     `dequantize=False` gives quantized values as they are stored.
     """
-    message = tensorproto.parse(data, start, end, quick=verify is None and not nested)
+    message = tensorproto.parse(data, start, end, budget, quick=verify is None and not nested)
     if not message.extra and verify is None:
         plain = tensorproto.decode(data, message, budget, start)
         if check_values:
@@ -250,7 +250,7 @@ def _postpone(data: memoryview, message: tensorproto.Message, layout: str, budge
     """The same, of which only what its parts are is read now."""
     parts = _parts(data, message, layout, budget, at, check_values=False)
     try:
-        size = sum(item.end - item.start for item in tensorproto.nested(data, message))
+        size = sum(item.end - item.start for item in tensorproto.nested(data, message, budget))
 
         def assemble() -> Value:
             return _assemble(data, message, layout, budget.renewed(size), at)
@@ -267,7 +267,7 @@ def _misfit(layout: str, error: InvalidValueError, at: int) -> CorruptError:
 def _parts(
     data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int, check_values: bool
 ) -> list[Tensor | Strings | Deferred]:
-    items = tensorproto.nested(data, message)
+    items = tensorproto.nested(data, message, budget)
     if message.code != dtypes.STRING_CODE or message.shape != [len(items)] or message.has_content or message.typed:
         raise CorruptError(f"layout {layout!r} on something that is no list of parts", at=at)
     parts: list[Tensor | Strings | Deferred] = []

@@ -126,7 +126,7 @@ class Content:
         self._grow(chunks.raw, f"string{list(shape)}")
         body = chunks.decode(self.data[start:end], start, 0, chunks.raw)
         try:
-            inner = tensorproto.parse(body, 0, len(body))
+            inner = tensorproto.parse(body, 0, len(body), self.budget)
             inner.code, inner.shape = self.message.code, list(shape)
             if inner.extra or inner.has_content or inner.typed or inner.strings is None:
                 raise CorruptError("something else than strings", at=0)

@@ -33,6 +33,8 @@ _STRING_TAG = 0x42
 _CONTENT, _STRING = 4, 8
 # What a string costs in memory beside its bytes, once it is a Python object in an array.
 _STRING_COST = 64
+# About what is held of a string that the kernel does not read, of a part and of an extension field with its text.
+_RUN_BYTES, _PART_BYTES, _FIELD_BYTES = 400, 2048, 400
 # TensorFlow's own limit, the highest of any framework; no need to read on.
 _MOST_DIMENSIONS = 254
 _REFUSED = {14: "resource_handle_val", 15: "variant_val"}
@@ -94,7 +96,7 @@ class Message:
         return self.content is not None and self.content[0] < self.content[1]
 
 
-def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Message:
+def parse(data: memoryview, start: int, end: int, budget: Budget, quick: bool = False) -> Message:
     """The fields of a message. `quick` lets the kernel read the plain form, frame fields included."""
     message = Message()
     plain = plain_tensor(data, start, end) if quick else None
@@ -107,7 +109,7 @@ def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Messag
     while at < end:
         usual, at = proto.field_run(data, at, end, _STRING_TAG)
         for item in usual:
-            _take(message, data, item)
+            _take(message, data, item, budget)
         if at == end:
             break
         if data[at] == _STRING_TAG and not message.has_layout:
@@ -122,23 +124,28 @@ def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Messag
             continue
         if odd.number == _STRING and not message.has_layout:
             # Sound, but with a tag or a length in a longer form than the kernel takes.
+            budget.objects(1, "strings", odd.at, _RUN_BYTES)
             piece = proto.delimited(data, odd)
             runs.append((np.array([0, len(piece)], np.int64), piece))
             message.string_runs.append((odd.at, at))
         else:
-            _take(message, data, odd)
+            _take(message, data, odd, budget)
     if runs:
         message.strings = _join(runs)
     return message
 
 
-def nested(data: memoryview, message: Message) -> list[proto.Field]:
+def nested(data: memoryview, message: Message, budget: Budget) -> list[proto.Field]:
     """All string_val fields; other writers may put the layout after them."""
-    early = [item for start, stop in message.string_runs for item in proto.fields(data, start, stop)]
+    early = []
+    for start, stop in message.string_runs:
+        for item in proto.fields(data, start, stop):
+            budget.objects(1, "the parts of a tensor", item.at, _PART_BYTES)
+            early.append(item)
     return early + message.string_fields
 
 
-def _take(message: Message, data: memoryview, item: proto.Field) -> None:
+def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget) -> None:
     if item.number == 1:
         message.code = proto.number(item)
     elif item.number == 2:
@@ -149,6 +156,7 @@ def _take(message: Message, data: memoryview, item: proto.Field) -> None:
         message.content = (item.start, item.end)
     elif item.number == _STRING:
         proto.delimited(data, item)
+        budget.objects(1, "the parts of a tensor", item.at, _PART_BYTES)
         message.string_fields.append(item)
     elif item.number in _typed.FIELDS:
         _typed.take(message.typed, data, item, _typed.FIELDS[item.number][0])
@@ -156,6 +164,7 @@ def _take(message: Message, data: memoryview, item: proto.Field) -> None:
         what = _REFUSED[item.number]
         raise UnsupportedError(f"a TensorProto with {what} holds references, not values (byte {item.at})")
     elif item.number >= 1000:
+        budget.objects(1, "the fields of a tensor", item.at, _FIELD_BYTES)
         message.extra.append(item)
         message.has_layout |= item.number == LAYOUT
 
@@ -281,6 +290,7 @@ def _decode_strings(data: memoryview, message: Message, budget: Budget, at: int)
     else:
         offsets, raw = np.zeros(1, np.int64), b""
     missing = count - (len(offsets) - 1)
+    budget.strings(count - missing, at)
     if missing:
         offsets, raw = _repeat_string(offsets, raw, missing, message, budget, at)
     try:

@@ -61,8 +61,8 @@ class Delimited(Format):
         return (piece for size, pieces in found for piece in (varint(size), *pieces))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        budget = Budget(limits, len(data))
-        return frame.assemble(_records(data, budget, lazy, options.get("dequantize", True)))
+        found = _records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))
+        return frame.assemble(found, limits, len(data))
 
 
 def _records(data: memoryview, budget: Budget, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int]]:

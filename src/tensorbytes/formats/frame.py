@@ -91,8 +91,8 @@ class Frame(Format):
         return frames(list(records(document, 0, storing)))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        budget = Budget(limits, len(data))
-        return assemble(read_records(data, budget, lazy, options.get("dequantize", True)))
+        found = read_records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))
+        return assemble(found, limits, len(data))
 
 
 def records(document: Document, at: int = 0, storing: Storing = AS_IS) -> Iterator[list[Any]]:
@@ -230,13 +230,16 @@ class Assembler:
             )
 
 
-def assemble(found: Iterator[tuple[Record, int]]) -> Iterator[Document]:
-    assembler = Assembler()
+def assemble(found: Iterator[tuple[Record, int]], limits: Limits, size: int) -> Iterator[Document]:
+    """The documents of an input of `size` bytes. Each has the limits to itself: who keeps several counts them."""
+    assembler, held = Assembler(), Budget(limits, size)
     at = 0
     for record, at in found:
+        held.tensors(1, at)
         document = assembler.add(record, at)
         if document is not None:
             yield document
+            held = Budget(limits, size)
     assembler.finish(at)
 
 

@@ -49,6 +49,8 @@ _ALIGNMENT = 32
 _VERSION = "GGUF.version"
 # The least that a metadata entry (key, type, value) and a tensor's description take.
 _ENTRY_BYTES, _TENSOR_BYTES = 13, 24
+# About what an entry of the metadata takes in memory.
+_ENTRY_MEMORY = 320
 
 # Types whose elements are numbers of ours.
 PLAIN = {
@@ -124,6 +126,7 @@ class Gguf(Format):
         tensors = cursor.count(_TENSOR_BYTES, "tensors")
         if tensors > budget.max_tensors:
             raise LimitError(f"{tensors} tensors, over the limit of {budget.max_tensors} (byte 8)")
+        budget.tensors(2 * tensors, 8)  # once as it is described, once as it is
         meta = {_VERSION: str(version)} | ({"GGUF.byteorder": "big"} if cursor.big else {})
         leaves: dict[str, Leaf] = {}
         alignment = _entries(cursor, meta, leaves if arrays else None)
@@ -161,6 +164,7 @@ def _entries(cursor: Cursor, meta: dict[str, str], arrays: dict[str, Leaf] | Non
     alignment = _ALIGNMENT
     for _ in range(cursor.count(_ENTRY_BYTES, "metadata entries")):
         at = cursor.at
+        cursor.budget.objects(1, "the metadata", at, _ENTRY_MEMORY)
         key = cursor.text("a metadata key")
         if key in meta:
             raise CorruptError(f"the metadata key {key!r} appears twice", at=at)

@@ -109,6 +109,7 @@ def _arrays(
     while at < len(data) or not count:
         if count >= budget.max_tensors:
             raise LimitError(f"over {budget.max_tensors} arrays; pass limits=Limits(max_tensors=...) to read them")
+        budget.tensors(1, at)
         found = npy_arrays.find(data, at, _UNNAMED, budget, dtype)
         yield at, found, npy_arrays.value(data, found, lazy)
         at = found.end

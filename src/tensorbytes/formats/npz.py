@@ -92,6 +92,7 @@ class Npz(Format):
             yield _assembled(_contents(get, members), members, budget, options)
             return
         parts, objects = [], []
+        budget.tensors(len(members))
         for member in members:
             try:
                 parts.append(_open(data, member, budget, options))
@@ -174,6 +175,7 @@ def _renamed(piece: npy_arrays.Piece, new: dict[str, str]) -> npy_arrays.Piece:
 def _assembled(contents: Sequence[memoryview], members: list[Member], budget: Budget, options: Options) -> Document:
     """The document of these members, whose contents are verified."""
     parts = []
+    budget.tensors(len(members))
     objects: list[_UnreadError] = []
     for content, member in zip(contents, members, strict=True):
         try:

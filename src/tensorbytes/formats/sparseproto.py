@@ -65,12 +65,12 @@ class SparseProto(Format):
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
-        message = _tensorproto.parse(data, 0, len(data))
+        message = _tensorproto.parse(data, 0, len(data), budget)
         if any(item.number < MEANINGFUL for item in message.extra):
             # Fields of ours: a layout, a name, metadata, which TensorFlow never writes.
             yield alone(data, budget, lazy)
             return
-        strings = _tensorproto.nested(data, message)
+        strings = _tensorproto.nested(data, message, budget)
         rank = len(message.shape)
         fits = message.code == dtypes.STRING_CODE and message.shape[-1:] == [3] and 1 <= rank <= 2
         if not fits or message.has_content or message.typed or math.prod(message.shape) != len(strings):

@@ -80,6 +80,10 @@ class Event:
         return f"Event(step={self.step}, tag={self.tag!r}, kind={self.kind!r}, value={reprlib.repr(self.value)})"
 
 
+# About what a value of a summary takes in memory.
+_VALUE_BYTES = 640
+
+
 class Scalars(NamedTuple):
     """All scalars of a tag, in the order they were written."""
 
@@ -101,18 +105,19 @@ class _Decoder:
         """The next records come from this file."""
         self._known = self._folders.setdefault(os.path.dirname(path), {})
 
-    def parts(self, block: Block, message: EventFields) -> list[_Found]:
+    def parts(self, block: Block, message: EventFields, budget: Budget) -> list[_Found]:
         """What a record holds: something, unless only some of it is wanted."""
         data, member, tags = block.data, message.member, self._tags
         found: list[_Found] = []
         empty = not member
         if member == summaries.SUMMARY:
-            values = message.values(data)
-            for start, end in values:
-                value = ValueFields(data, start, end)
+            empty = True
+            for start, end in message.values(data):
+                empty = False
+                budget.objects(1, "the values of a summary", start, _VALUE_BYTES)
+                value = ValueFields(data, start, end, budget)
                 if tags is None or value.tag in tags:
                     self._take(block, value, found)
-            empty = not values
         elif member == summaries.RUN_METADATA:
             tag, content = summaries.run_metadata(data, message.spans)
             found.append((tag, "run_metadata", content, NO_METADATA))
@@ -270,8 +275,9 @@ def _records(
         for block in _blocks(target, skip, live, limits):
             for index, (start, size) in enumerate(block.records.tolist()):
                 try:
-                    message = EventFields(block.data, start, start + size)
-                    parts = decoder.parts(block, message)
+                    budget = Budget(limits, size)
+                    message = EventFields(block.data, start, start + size, budget)
+                    parts = decoder.parts(block, message, budget)
                 except CorruptError as error:
                     error = CorruptError(
                         f"record {block.first + index} is no sound event: {error.what}",

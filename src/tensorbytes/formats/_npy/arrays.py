@@ -211,6 +211,8 @@ def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: st
     true = header.note.get("dtype", stored)
     found = Found(header, kind, stored, true, at + header.size, math.prod(shape) * kind.itemsize)
     budget.charge(found.grown, f"string{list(shape)}", at)
+    if stored == "string":
+        budget.strings(math.prod(shape), at)
     return found
 
 

@@ -48,11 +48,12 @@ def decode(data: memoryview, context: Context) -> Document:
             own[f"onnx.{_NUMBERS[item.number]}"] = str(_signed(proto.number(item)))
         elif item.number == 7:
             proto.delimited(data, item)
+            context.budget.objects(1, "graphs", item.at, 400)
             graphs.append(item)
         elif item.number == 8:
             put_text(meta, *_opset(data, item), item.at)
         elif item.number == 14:
-            put_entry(meta, data, item)
+            put_entry(meta, data, item, context.budget)
     if not graphs:
         raise CorruptError("neither a TensorProto (no data_type) nor a model (no graph)", at=0)
     leaves: dict[str, Leaf] = {}
@@ -92,6 +93,7 @@ def _take_graph(
         if item.number not in (5, 15):
             continue
         proto.delimited(data, item)
+        context.budget.tensors(1, item.at)
         if item.number == 5:
             message = parse(data, item.start, item.end, context.budget)
             found = leaf(data, message, context, (("key", _name(message, leaves)),))

@@ -36,6 +36,8 @@ BY_CODE: dict[int, DType] = {row.onnx: row for row in dtypes.DTYPES.values() if 
 NOTE, DOC_STRING = "tensorbytes", "onnx.doc_string"
 NOTE_KEYS = frozenset({"kind", "encoding", "meta"})
 _STRING_TAG = 0x32
+# About what is held of a string that the kernel does not read, and of an entry of metadata.
+_RUN_BYTES, _ENTRY_BYTES = 400, 320
 # Typed fields: the wire's element type, and the dtypes that use it (the rest use int32_data).
 _INT32 = 5
 _ELEMENTS = {4: "<f4", _INT32: "varint", 7: "varint", 10: "<f8", 11: "varint"}
@@ -110,6 +112,7 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
         )
     elif number == 6:  # a tag or a length in a longer form than the kernel takes
         piece = proto.delimited(data, item)
+        budget.objects(1, "strings", item.at, _RUN_BYTES)
         message.strings.append((np.array([0, len(piece)], np.int64), piece))
     elif number == 8:
         message.name = proto.text(data, item)
@@ -121,11 +124,11 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
     elif number == 12:
         message.doc = proto.text(data, item)
     elif number == 13:
-        put_entry(message.external, data, item)
+        put_entry(message.external, data, item, budget)
     elif number == 14:
         message.outside = _location(proto.number(item), item.at)
     elif number == 16:
-        put_entry(message.props, data, item)
+        put_entry(message.props, data, item, budget)
 
 
 def take_dims(dims: list[int], data: memoryview, item: proto.Field, budget: Budget) -> None:
@@ -152,8 +155,9 @@ def _location(number: int, at: int) -> bool:
     return number == 1
 
 
-def put_entry(entries: dict[str, str], data: memoryview, item: proto.Field) -> None:
+def put_entry(entries: dict[str, str], data: memoryview, item: proto.Field, budget: Budget) -> None:
     """One StringStringEntryProto."""
+    budget.objects(1, "metadata", item.at, _ENTRY_BYTES)
     key = value = ""
     proto.delimited(data, item)
     for part in proto.fields(data, item.start, item.end):
@@ -323,6 +327,7 @@ def _strings(data: memoryview, message: Message, encoding: str, budget: Budget) 
     if message.outside or message.typed or (message.raw is not None and message.raw.start < message.raw.end):
         raise CorruptError(f"{message.label}: strings stand in string_data alone", at=message.at)
     offsets, raw = _joined(message.strings)
+    budget.strings(len(offsets) - 1, message.at)
     if len(offsets) - 1 != math.prod(shape):
         raise CorruptError(
             f"string{list(shape)} takes {math.prod(shape)} strings, got {len(offsets) - 1}", at=message.at

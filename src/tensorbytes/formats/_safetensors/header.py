@@ -59,14 +59,15 @@ def read(data: memoryview, budget: Budget, cut: bool = False) -> File:
         raise CorruptError(f"the header claims {length} bytes; at most {MAX_HEADER} are allowed", at=0)
     if length > len(data) - 8:
         raise CorruptError(f"the header claims {length} bytes, {len(data) - 8} are there", at=0)
-    header = _json.parse(data[8 : 8 + length], 8, "the header")
+    header = _json.parse(data[8 : 8 + length], 8, "the header", budget)
     if type(header) is not dict:
         raise CorruptError("the header is no JSON object", at=8)
     meta = header.pop(METADATA, {})
     if type(meta) is not dict or not all(type(text) is str for text in meta.values()):
         raise CorruptError(f"{METADATA} must hold text alone", at=8)
-    notes = _notes(meta.pop(NOTES, None), header)
+    notes = _notes(meta.pop(NOTES, None), header, budget)
     start = 8 + length
+    budget.tensors(len(header), 8)
     entries = [_entry(name, info, start, budget) for name, info in header.items()]
     told = max(entry.end for entry in entries) if cut and entries else len(data)
     _check_places(entries, start, told)
@@ -75,10 +76,10 @@ def read(data: memoryview, budget: Budget, cut: bool = False) -> File:
     return File(data, entries, meta, notes)
 
 
-def _notes(text: str | None, header: Mapping[str, Any]) -> dict[str, Any]:
+def _notes(text: str | None, header: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
     if text is None:
         return {}
-    notes = _json.parse(text.encode(), 8, f"the metadata {NOTES!r}")
+    notes = _json.parse(text.encode(), 8, f"the metadata {NOTES!r}", budget)
     if type(notes) is not dict:
         raise CorruptError(f"the metadata {NOTES!r} is no JSON object", at=8)
     for name, note in notes.items():

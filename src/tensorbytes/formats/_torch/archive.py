@@ -100,7 +100,7 @@ class Archive:
         member = self._by_name.get(self._prefix + NOTES)
         if member is None:
             return torch_tree.Notes()
-        return torch_tree.Notes(self._inflated(member, self._sums), member.start)
+        return torch_tree.Notes(self._inflated(member, self._sums), member.start, self._budget)
 
     def _storage(self, dtype: str, key: str, location: str, count: int, view: Any) -> Storage:
         member = self._by_name.get(f"{self._prefix}data/{key}")

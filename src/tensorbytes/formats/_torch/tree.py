@@ -95,14 +95,14 @@ def _weight(node: Any) -> int:
 class Notes:
     """What our writer adds: `leaves` by their paths, metadata of the whole, where the tensors came from."""
 
-    def __init__(self, raw: memoryview | None = None, at: int = 0) -> None:
+    def __init__(self, raw: memoryview | None = None, at: int = 0, budget: Budget | None = None) -> None:
         self.at = at
         self.leaves: dict[Path, _Note] = {}
         self.document: Mapping[str, str] = {}
         self.framework = "torch"
         if raw is None:
             return
-        top = _json.parse(raw, at, "the notes")
+        top = _json.parse(raw, at, "the notes", budget)
         if type(top) is not dict or not set(top) <= {"leaves", "document", "framework"}:
             raise self.wrong("are no object of leaves, document and framework")
         self.framework, self.document = top.get("framework", "torch"), top.get("document", {})

@@ -25,9 +25,9 @@ from tensorbytes.typing import bytes_view
 _ODD, _UNKNOWN = 1, 2
 # The kernel takes lengths of up to five bytes.
 _MOST_BYTES = 1 << 35
-# What it takes to find a feature in a record; about what a column takes beside its values.
-CELL_BYTES, COLUMN_BYTES = 17, 2048
-# Features times records that are decoded at a time.
+# About what a column takes beside its values.
+COLUMN_BYTES = 2048
+# Features times records that are decoded at a time: finding one takes 17 bytes.
 _MOST_CELLS = 1 << 19
 _KIND_NAMES = ("nothing", "bytes", "float", "int64")
 
@@ -111,8 +111,6 @@ class Located(NamedTuple):
 
 def locate(block: Block, keys: Sequence[bytes], in_lists: bool, sequence: bool, budget: Budget) -> Located:
     """Find features by their keys; records of unusual form are rewritten for it."""
-    cells = len(keys) * len(block.records)
-    budget.copy(cells * CELL_BYTES, f"{len(keys)} features of {len(block.records)} records", block.base)
     kinds, spans, notes = _located(block, keys, in_lists)
     odd = np.flatnonzero(notes & _ODD)
     if odd.size:
@@ -137,8 +135,7 @@ def _located(block: Block, keys: Sequence[bytes], in_lists: bool) -> tuple[Array
 
 def portions(block: Block, plan: Plan) -> Iterator[Block]:
     """The records of a block, no more at a time than memory should be taken for: most may lack most features."""
-    cells = min(_MOST_CELLS, plan.limits.max_bytes // (2 * CELL_BYTES))
-    most = max(cells // max(len(plan.columns), 1), 1)
+    most = max(_MOST_CELLS // max(len(plan.columns), 1), 1)
     if len(block.records) <= most:
         yield block
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +18,6 @@ from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.records.read.decode import (
-    CELL_BYTES,
     COLUMN_BYTES,
     Located,
     Unusual,
@@ -35,7 +33,7 @@ from tensorbytes.typing import bytes_view
 
 _DTYPES = {example.BYTES: "bytes", example.FLOAT: "float32", example.INT64: "int64"}
 # Places that are looked up at a time: features times records.
-_MOST_CELLS = 1 << 20
+_MOST_CELLS = 1 << 19
 # So much of a record tells whether it is a tensor.
 _HEAD_BYTES = 4096
 
@@ -108,30 +106,21 @@ class Inference:
         budget = Budget(self.limits, len(block.data))
         self.sequence = self.sequence or has_lists(block, budget)
         while len(block.records):
-            most = max(1, self._most_cells() // (len(self.features) + len(self.lists) + 1))
+            most = max(1, _MOST_CELLS // (len(self.features) + len(self.lists) + 1))
             some = block._replace(records=block.records[:most])
-            before = copy.deepcopy((self.features, self.lists))
             try:
                 self._add(some, budget)
             except _Crowded:
-                self._forget(*before)
-                continue
+                continue  # with fewer records
             except Unusual:
-                self.features, self.lists = before  # it may have counted some of it
                 every = np.arange(len(some.records))
                 self._add(in_usual_form(some, every, self.sequence, budget), budget)
             self.records += len(some.records)
             block = block._replace(records=block.records[most:], first=block.first + most)
 
-    def _most_cells(self) -> int:
-        return min(_MOST_CELLS, self.limits.max_bytes // (2 * CELL_BYTES))
-
-    def _forget(self, features: dict[str, _Seen], lists: dict[str, _Seen]) -> None:
-        """Go back to what was counted before; names that were found since stay."""
-        self.features = {name: features.get(name) or _Seen() for name in self.features}
-        self.lists = {name: lists.get(name) or _Seen() for name in self.lists}
-
     def _add(self, block: Block, budget: Budget) -> None:
+        """Take records into account. If that fails it may be done again: nothing but `present` adds up."""
+        present: list[tuple[_Seen, int]] = []
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
             found = self._locate(block, in_lists, seen, budget)
             for index, (name, feature) in enumerate(seen.items()):
@@ -144,16 +133,18 @@ class Inference:
                         self.watch.steps(name, np.diff(outer)[kinds != 0])
                 else:
                     noted.lists(kinds, spans, None)
-                feature.present += int(np.count_nonzero(kinds))
+                present.append((feature, int(np.count_nonzero(kinds))))
+        for feature, count in present:
+            feature.present += count
 
     def _locate(self, block: Block, in_lists: bool, seen: dict[str, _Seen], budget: Budget) -> Located:
         """Where every feature lies; those that are new are added to `seen`."""
         some = 1
         while True:
-            if len(block.records) > 1 and len(seen) * len(block.records) > self._most_cells():
+            if len(block.records) > 1 and len(seen) * len(block.records) > _MOST_CELLS:
                 raise _Crowded
             keys = [name.encode() for name in seen]
-            found = locate(block, keys, in_lists, self.sequence, budget.renewed(len(block.data)))
+            found = locate(block, keys, in_lists, self.sequence, budget)
             others = np.flatnonzero(found.unknown)
             if not others.size:
                 return found

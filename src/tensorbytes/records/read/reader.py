@@ -124,7 +124,7 @@ class Records(Displayed):
         """The plan, where it needs no look at the records."""
         if schema is not None:
             return self._planned(Schema.of(schema), "the schema", closed=False)
-        found = _sidecars(self._targets)
+        found = _sidecars(self._targets, self._limits)
         return None if found is None else self._planned(found, "the schema file beside it", closed=True)
 
     def _planned(self, schema: Schema, origin: str, closed: bool) -> Plan:
@@ -372,7 +372,7 @@ def _no_records() -> Block:
     return Block(memoryview(b""), np.empty((0, 2), np.int64), "", 0, 0)
 
 
-def _sidecars(targets: Sequence[Any]) -> Schema | None:
+def _sidecars(targets: Sequence[Any], limits: Limits) -> Schema | None:
     """The schemas saved beside the files, merged, if every file has one."""
     found: dict[str, Schema] = {}
     for target in targets:
@@ -381,7 +381,7 @@ def _sidecars(targets: Sequence[Any]) -> Schema | None:
             return None
         place = sidecar_path(base_path(os.fspath(path)))
         if place not in found:
-            schema = load_beside(place)
+            schema = load_beside(place, limits)
             if schema is None:
                 return None
             found[place] = schema

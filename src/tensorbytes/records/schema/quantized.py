@@ -100,7 +100,7 @@ def both(data: memoryview, budget: Budget) -> tuple[Tensor, Quantization] | None
     """What is stored, and the parameters of the way back; None for a TensorProto that is not quantized."""
     if _TAG not in bytes(data):  # mostly in front, but other writers put what they don't know behind the content
         return None
-    message = tensorproto.parse(data, 0, len(data))
+    message = tensorproto.parse(data, 0, len(data), budget)
     fields = [item for item in message.extra if item.number < MEANINGFUL and item.number != PADDING]
     if all(item.number != QUANTIZATION for item in fields):
         return None
@@ -128,7 +128,7 @@ def alike(cells: Array, budget: Budget, wanted: str) -> Array | None:
         value, parameters = found
         if parameters.axis is not None or (parameters.group is not None and not value.shape):
             return None
-        message, at = tensorproto.parse(first, 0, len(first)), len(first) - value.nbytes
+        message, at = tensorproto.parse(first, 0, len(first), budget), len(first) - value.nbytes
         if value.nbytes and message.content != (at, len(first)):  # values in another form, or fields after them
             return None
         spans = _parameter_spans(first, message)
