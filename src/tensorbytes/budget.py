@@ -21,7 +21,7 @@ from tensorbytes.errors import LimitError, Limits
 # Memory that objects may take for each byte of the input, beside that byte.
 FREE_GROWTH = 15
 # About what a small object takes, with its place in a list or a dict; and a tensor with all that describes it.
-OBJECT_BYTES, TENSOR_BYTES = 64, 768
+OBJECT_BYTES, TENSOR_BYTES = 64, 2400
 # A string as an item of an array; a value of JSON; what an object of JSON takes more.
 STRING_BYTES, JSON_BYTES, JSON_OBJECT_BYTES = 64, 80, 320
 

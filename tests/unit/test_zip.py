@@ -328,7 +328,7 @@ def test_corrupt_by_either_library(name):
 def test_93_a_member_does_not_unfold_beyond_the_limit():
     raw = written({"a": bytes(5_000_000)}, 9)
     assert len(raw) < 10_000
-    with pytest.raises(LimitError, match="inflated member 'a' would take 499[0-9]+ bytes"):
+    with pytest.raises(LimitError, match=r"inflated member 'a' would take 499\d+ bytes"):
         read(raw, Limits(max_bytes=1_000_000))
     assert len(read(raw)["a"]) == 5_000_000
 

@@ -126,7 +126,7 @@ class Gguf(Format):
         tensors = cursor.count(_TENSOR_BYTES, "tensors")
         if tensors > budget.max_tensors:
             raise LimitError(f"{tensors} tensors, over the limit of {budget.max_tensors} (byte 8)")
-        budget.tensors(2 * tensors, 8)  # once as it is described, once as it is
+        budget.tensors(tensors, 8)
         meta = {_VERSION: str(version)} | ({"GGUF.byteorder": "big"} if cursor.big else {})
         leaves: dict[str, Leaf] = {}
         alignment = _entries(cursor, meta, leaves if arrays else None)

@@ -110,7 +110,7 @@ _TABLE: list[_Opcode] = [_refuse] * 256
 # About what each opcode takes in memory, with the place on the stack or in the memo.
 _COSTS = [80] * 256
 for _bytes, _codes in {
-    0: "\x80\x95ae\x90b", 8: "K\x88\x89N)hj", 40: "JMG", 104: "qr\x94}su", 160: "c\x93\x8f\x91", 640: "R\x81Q",
+    0: "\x80\x95ae\x90b", 8: "K\x88\x89N)hj", 40: "JMG", 104: "qr\x94}su", 160: "c\x93\x8f\x91", 1024: "R\x81Q",
 }.items():  # fmt: skip
     for _code in _codes:
         _COSTS[ord(_code)] = _bytes

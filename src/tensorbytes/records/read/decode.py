@@ -29,6 +29,8 @@ _MOST_BYTES = 1 << 35
 COLUMN_BYTES = 2048
 # Features times records that are decoded at a time: finding one takes 17 bytes.
 _MOST_CELLS = 1 << 19
+# The bytes of defaults that are made at a time, unless one record takes more.
+_MOST_DEFAULTS = 16 << 20
 _KIND_NAMES = ("nothing", "bytes", "float", "int64")
 
 
@@ -63,6 +65,7 @@ class Plan:
         ]
         for column in self.columns:
             _check_column(column)
+        self.default_bytes = sum(stored.default_bytes(column.feature) for column in self.columns)
         groups = [_Group([c for c in self.columns if c.in_lists == in_lists], in_lists) for in_lists in (False, True)]
         self.groups = [group for group in groups if group.columns or closed] or groups[:1]
 
@@ -135,7 +138,8 @@ def _located(block: Block, keys: Sequence[bytes], in_lists: bool) -> tuple[Array
 
 def portions(block: Block, plan: Plan) -> Iterator[Block]:
     """The records of a block, no more at a time than memory should be taken for: most may lack most features."""
-    most = max(_MOST_CELLS // max(len(plan.columns), 1), 1)
+    most_bytes = min(_MOST_DEFAULTS, plan.limits.max_bytes)
+    most = max(min(_MOST_CELLS // max(len(plan.columns), 1), most_bytes // max(plan.default_bytes, 1)), 1)
     if len(block.records) <= most:
         yield block
         return

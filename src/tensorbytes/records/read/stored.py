@@ -280,15 +280,19 @@ class _Tensors:
 
 def charge_default(feature: Feature, missing: int, budget: Budget) -> None:
     """Count what a default takes in the records that lack the feature: the schema says how much that is."""
-    if not missing:
-        return
-    if feature.dtype in STRINGS:
-        text = max((len(item) for item in feature.default_items()), default=0)
-        each, count = _STRING_BYTES + text, missing * (feature.size or 0)
-        budget.objects(count, f"the default of {feature.describe()} in {missing} records", 0, each)
-    else:
-        each = dtypes.nbytes(dtypes.get(feature.dtype), _known(feature))
-        budget.charge(missing * each, f"the default of {feature.describe()} in {missing} records", 0)
+    if missing:
+        what = f"the default of {feature.describe()} in {missing} record{'s' * (missing > 1)}"
+        budget.charge(missing * default_bytes(feature), what, 0)
+
+
+def default_bytes(feature: Feature) -> int:
+    """About what the default of a feature takes in each record that lacks it."""
+    if feature.default is None:
+        return 0
+    if feature.dtype not in STRINGS:
+        return dtypes.nbytes(dtypes.get(feature.dtype), _known(feature))
+    items = feature.default.reshape(-1).tolist() if isinstance(feature.default, np.ndarray) else [feature.default]
+    return (_STRING_BYTES + max(map(len, items), default=0)) * (feature.size or 0)
 
 
 def with_default(feature: Feature, values: Array, rows: Array, count: int, budget: Budget) -> Array:

@@ -128,10 +128,6 @@ class Feature:
             raise UsageError(f"{self.describe()} has no default")
         return defaults.filled(self.dtype, tuple(n or 0 for n in self.shape), self.default)
 
-    def default_items(self) -> list[Any]:
-        """The values of the default: one, where it fills the shape."""
-        return self.default.reshape(-1).tolist() if isinstance(self.default, np.ndarray) else [self.default]
-
     def describe(self) -> str:
         """In words: "float32[32]", "int64[?]", "text", "uint8[28, 28] as tensorproto"."""
         sizes = ", ".join("?" if n is None else str(n) for n in self.shape)
