@@ -17,7 +17,7 @@ SLICE ?=
 # Two processes, which take work from each other when they run out of their own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks audit clean help
+.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks amplification audit clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
@@ -30,6 +30,7 @@ help:
 	@echo "make sweep      every truncation and every flipped bit of the larger golden files"
 	@echo "make sanitize   the tests with the kernel built under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make leaks      a million round trips, and allocations that fail"
+	@echo "make amplification  the memory that reading takes, for structures that grow: worst factor of each parser"
 	@echo "make audit      known vulnerabilities of what is installed, where the database can be reached"
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
 	@echo "make docs       build the documentation into site/"
@@ -112,6 +113,10 @@ sanitize: $(VENV)/dev
 leaks: $(VENV)/dev
 	$(BIN)/python -m safety.memory.leaks
 	$(BIN)/python -m safety.memory.allocations
+
+amplification: $(VENV)/dev
+	$(BIN)/python -m safety.amplification $(DRY)
+	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 audit: $(VENV)/dev
 	$(BIN)/python -m safety.audit
