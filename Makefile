@@ -19,7 +19,7 @@ SLICE ?=
 # Two processes, which take work from each other when they run out of their own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks growth audit clean help
+.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks growth amplification audit clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
@@ -33,6 +33,7 @@ help:
 	@echo "make sanitize   the tests with the kernel built under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make leaks      a million round trips, and allocations that fail"
 	@echo "make growth     how cost grows with what a file holds; how soon Ctrl-C ends a long call"
+	@echo "make amplification  the memory that reading takes, for structures that grow: worst factor of each parser"
 	@echo "make audit      known vulnerabilities of what is installed, where the database can be reached"
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
 	@echo "make docs       build the documentation into site/"
@@ -119,6 +120,10 @@ leaks: $(VENV)/dev
 growth: $(VENV)/dev
 	$(BIN)/python -m safety.growth
 	$(BIN)/python -m safety.interrupts
+	$(BIN)/python -m safety.figures docs/safety-figures.md
+
+amplification: $(VENV)/dev
+	$(BIN)/python -m safety.amplification $(DRY)
 	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 audit: $(VENV)/dev

@@ -24,6 +24,13 @@ _DIFFERENCES = "[listed](safety.md#where-others-decide-otherwise)"
 _TIERS = ("coverage_guided", "mutation")
 _FILESYSTEMS = ("ext4", "ext4 writeback", "xfs", "btrfs")
 
+_GROWTH_HEAD = """The structure that took most for its bytes, of those that `safety/amplification` makes: the input, the growth of
+the process at its peak, and how many times the input that is. The promise is `max_bytes` + 16 times the input + 64 MiB;
+`max_bytes` is 1 GiB by default, so that a small input that claims much may take it.
+"""
+# What Python, NumPy and the readers' own buffers may take, whatever the input.
+_SLACK = 64 << 20
+
 Row = tuple[str, str, str]
 
 
@@ -151,17 +158,49 @@ def _tables() -> Iterator[str]:
         yield from ("## Cost that grows", "", _COST, "", *_cost(), "")
     if totals.read("interrupts"):
         yield from ("## Ctrl-C", "", _CTRL_C, "", *_interrupts(), "")
+    if totals.read("amplification"):
+        yield from ("## Memory, reader by reader", "", _GROWTH_HEAD, *_readers(), "")
+
+
+def _amplification() -> Iterator[Row]:
+    if not (figures := totals.read("amplification")):
+        return
+    rows = [row for structures in figures.values() for limits in structures.values() for row in limits.values()]
+    broken = sum(not row["kept"] for row in rows)
+    said = f"{len(rows)} measurements of {len(figures)} readers; {broken} over the bound"
+    yield "structures that grow when they are read", said, "python -m safety.amplification"
+
+
+def _readers() -> Iterator[str]:
+    yield "| reader | under the default limits | | | under 1 MiB | | |"
+    yield "| --- | --- | --: | --: | --- | --: | --: |"
+    for reader, structures in sorted(totals.read("amplification").items()):
+        cells = []
+        for limits in ("default", "1 MiB"):
+            name, row = max(((name, found[limits]) for name, found in structures.items()), key=_share)
+            times = f"{row['growth'] / max(row['input'], 1):,.1f}"
+            cells += [name.replace("_", " "), f"{row['input'] / 1024:,.0f} KiB", f"{_mebibytes(row)} MiB, {times}x"]
+        yield f"| {reader} | {' | '.join(cells)} |"
+
+
+def _mebibytes(row: dict[str, Any]) -> str:
+    return f"{row['growth'] / (1 << 20):,.0f}"
+
+
+def _share(item: tuple[str, dict[str, Any]]) -> float:
+    """How much was taken for each byte, where the fixed part of the promise is left out."""
+    row = item[1]
+    return float(max(row["growth"] - _SLACK, 0) / max(row["input"], 1) + row["growth"] / (1 << 50))
 
 
 def page() -> str:
     rows: list[Row] = []
-    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory, _growth):
+    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory, _growth, _amplification):
         rows += part()
     lines = ["| what was run | how much | command to repeat it |", "| --- | --- | --- |"]
     lines += [f"| {what} | {said} | `{command}` |" for what, said, command in rows]
-    return "\n".join(
-        [_HEAD, "## What was run", "", *lines, "", "## Fuzzing, target by target", "", *_targets(), "", *_tables()]
-    )
+    fuzzing = ["## Fuzzing, target by target", "", *_targets(), ""]
+    return "\n".join([_HEAD, "## What was run", "", *lines, "", *fuzzing, *_tables()])
 
 
 def main(arguments: list[str]) -> Any:

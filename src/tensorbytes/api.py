@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._storing import Storing
-from tensorbytes.reader import Entry, Reader, StreamReader, naming
+from tensorbytes.reader import Entry, Reader, StreamReader, keep, naming
 from tensorbytes.tensor import Value, amended, identical, with_meta
 from tensorbytes.tree import Document, Leaf, flatten, unflatten
 from tensorbytes.typing import Buffer, bytes_view, pinned
@@ -180,7 +181,7 @@ def loads(
     _check_limits(limits)
     chosen = opening.choose(data, len(data), "<bytes>", format)
     formats.check_options(chosen, options, chosen.read_options)
-    return _result(chosen.decode(data, limits, False, options), to, device, "<bytes>")
+    return _result(chosen.decode(data, limits, False, options), Budget(limits, len(data)), to, device, "<bytes>")
 
 
 def _check_buffer(buffer: Any) -> memoryview:
@@ -204,12 +205,12 @@ def _check_limits(limits: Any) -> None:
         raise UsageError(f"limits={limits!r}: expected Limits, such as Limits(max_bytes=1 << 30)")
 
 
-def _result(documents: Iterable[Document], to: str, device: str | None, path: str) -> Any:
+def _result(documents: Iterable[Document], budget: Budget, to: str, device: str | None, path: str) -> Any:
     def convert(value: Value) -> Any:
         return frameworks.from_value(value, to, device)
 
     with naming(path):
-        found = list(documents)
+        found = keep(documents, budget)
         if not found:
             raise CorruptError("no tensors in it", at=0)
         objects = [unflatten(document.leaves, convert) for document in found]
@@ -245,13 +246,13 @@ def load(
     path = storage.describe(target)
     found = opening.claimed(target, format)
     if found is not None:
-        return _result(found.decoder(path, limits, options)(mmap), to, device, path)
+        return _result(found.decoder(path, limits, options)(mmap), Budget(limits), to, device, path)
     if mmap:
         if not storage.is_local(target):
             raise UsageError(f"mmap=True needs a local file, not {path}")
         # torch knows no read-only memory: a private map spares it a copy.
         found = opening.of_bytes(storage.map_file(target, private=to == "torch"), path, format)
-        return _result(found.decoder(path, limits, options)(True), to, device, path)
+        return _result(found.decoder(path, limits, options)(True), Budget(limits, found.size), to, device, path)
     if storage.is_local(target) and not options and os.path.isfile(target):  # type: ignore[arg-type]
         with io.FileIO(target) as file:  # type: ignore[arg-type]
             size = os.fstat(file.fileno()).st_size
@@ -259,12 +260,12 @@ def load(
                 head = os.pread(file.fileno(), formats.SNIFF_BYTES, 0)
                 chosen = opening.choose(head, size, path, format)
                 if chosen.name == "tb":
-                    return _result(loader.documents(file, size, limits), to, device, path)
+                    return _result(loader.documents(file, size, limits), Budget(limits, size), to, device, path)
                 documents = chosen.decode_file(file, limits, options)
                 if documents is not None:
-                    return _result(documents, to, device, path)
+                    return _result(documents, Budget(limits, size), to, device, path)
     found = opening.of_bytes(storage.read(target), path, format)
-    return _result(found.decoder(path, limits, options)(False), to, device, path)
+    return _result(found.decoder(path, limits, options)(False), Budget(limits, found.size), to, device, path)
 
 
 def open(
@@ -297,7 +298,7 @@ def open(
         return StreamReader(target, to, device, limits)
     path = storage.describe(target)
     found = opening.mapped(target, format)
-    return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device, found.data)
+    return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device, found.data, limits)
 
 
 def _check_stream(target: Any, format: str | None, options: Options) -> None:

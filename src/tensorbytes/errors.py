@@ -106,21 +106,28 @@ class Limits:
 
     Bytes that are really present are never limited. `max_bytes` bounds what a small
     file can make of itself: a TensorProto of 19 bytes may claim four tebibytes by its
-    repeat-the-last-value rule.
+    repeat-the-last-value rule. `max_objects` bounds what is made of a few bytes each: items
+    of pickles and of JSON, fields, names, tensors. Their memory counts as well: it may take
+    15 times the input, then what is left of `max_bytes`.
     """
 
     max_bytes: int = 1 << 30
     max_tensors: int = 1 << 24
     max_rank: int = 64
     max_depth: int = 64
+    max_objects: int = 1 << 24
 
 
 def _default_limits() -> Limits:
-    """Whoever runs a program, or a command, may set its max_bytes without a change of the program."""
-    text = os.environ.get("TENSORBYTES_MAX_BYTES", "")
-    if text and not text.isdecimal():
-        warnings.warn(f"TENSORBYTES_MAX_BYTES={text!r} is no number of bytes, and is ignored", stacklevel=2)
-    return Limits(max_bytes=int(text)) if text.isdecimal() else Limits()
+    """Whoever runs a program, or a command, may set some of them without a change of the program."""
+    given = {}
+    for name, what in (("max_bytes", "bytes"), ("max_objects", "objects")):
+        text = os.environ.get(variable := f"TENSORBYTES_{name.upper()}", "")
+        if text.isdecimal():
+            given[name] = int(text)
+        elif text:
+            warnings.warn(f"{variable}={text!r} is no number of {what}, and is ignored", stacklevel=3)
+    return Limits(**given)
 
 
 LIMITS = _default_limits()

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from tensorbytes import storage, threads
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import frame
 from tensorbytes.formats._record import Record
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk
 from tensorbytes.tree import Document
@@ -30,10 +30,11 @@ _WINDOW = 1 << 16
 
 def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
     """The documents of an open file of `size` bytes, verified."""
-    return frame.assemble(_records(file, size, limits))
+    return frame.assemble(_records(file, size, limits), limits, size)
 
 
 def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
+    budget = Budget(limits, size)
     total = 0
     with threads.pool(2) as pool:
         for start, data, spans in pool.map(partial(_read, file, limits), segments(file.fileno(), size)):
@@ -41,15 +42,14 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
             if total > limits.max_tensors:
                 raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
             for first, last in spans:
-                record = at_offset(data, first, last, start, limits)
-                limits = after(limits, record.grown)
+                record = at_offset(data, first, last, start, budget)
                 yield record, start + first
 
 
-def at_offset(data: memoryview, start: int, end: int, base: int, limits: Limits) -> Record:
+def at_offset(data: memoryview, start: int, end: int, base: int, budget: Budget) -> Record:
     """The record in data[start:end], where data stands at `base` of a file: errors tell the file's offsets."""
     try:
-        record = frame.read_record(data, start, end, limits, lazy=False, verified=True)
+        record = frame.read_record(data, start, end, budget, lazy=False, verified=True)
     except CorruptError as error:
         raise error.shifted(base) from None
     except (LimitError, UnsupportedError) as error:

@@ -24,6 +24,10 @@ class Found(NamedTuple):
     chosen: Format
     data: memoryview | None
 
+    @property
+    def size(self) -> int:
+        return 0 if self.data is None else len(self.data)
+
     def decoder(self, path: str, limits: Limits, options: Options) -> Callable[[bool], Iterator[Document]]:
         """Decodes, lazily or not, as often as it is called."""
         chosen, data = self

@@ -7,15 +7,17 @@ import itertools
 import operator
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from tensorbytes import formats, frameworks, loader, opening, storage
 from tensorbytes._wire import crc32c, mask
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
+    LIMITS,
     CorruptError,
     LimitError,
     Limits,
@@ -25,7 +27,6 @@ from tensorbytes.errors import (
     UsageError,
 )
 from tensorbytes.formats import _record, frame
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.notebook import Displayed
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
@@ -175,6 +176,16 @@ class naming:
             error.args = (f"{self.path}: {error}",)
 
 
+def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
+    """All documents of a file at once: a stream may have very many, of very little."""
+    found: list[Document] = []
+    for document in documents:
+        if found:  # the parser has counted what one takes
+            budget.tensors(len(document.leaves))
+        found.append(document)
+    return found
+
+
 # Formats that say at their beginning, or in a directory, what they hold: that costs next to nothing.
 _WITH_DIRECTORY = frozenset({"tb", "safetensors", "npz", "npy", "torchfile"})
 
@@ -194,8 +205,9 @@ class Reader(Displayed):
         to: str,
         device: str | None,
         mapped: memoryview | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
-        self.path, self.format = path, format
+        self.path, self.format, self._limits = path, format, limits
         self._decoder: Callable[[bool], Iterator[Document]] | None = decode
         self._mapped = mapped
         self._to, self._device = to, device
@@ -204,6 +216,9 @@ class Reader(Displayed):
 
     def _convert(self, value: Value) -> Any:
         return frameworks.from_value(value, self._to, self._device)
+
+    def _budget(self) -> Budget:
+        return Budget(self._limits, 0 if self._mapped is None else len(self._mapped))
 
     def _decode(self, lazy: bool) -> Iterator[Document]:
         if self._decoder is None:
@@ -216,7 +231,7 @@ class Reader(Displayed):
     def _lazy(self) -> list[Document]:
         documents = self._documents
         if documents is None:
-            documents = self._documents = list(self._decode(lazy=True))
+            documents = self._documents = keep(self._decode(lazy=True), self._budget())
         return documents
 
     def _names(self) -> dict[str, list[Leaf]]:
@@ -357,11 +372,11 @@ class StreamReader:
     def __iter__(self) -> Iterator[Any]:
         path = storage.describe(self._file)
         with naming(path):
-            for document in frame.assemble(self._records()):
+            for document in frame.assemble(self._records(), self._limits, 0):
                 yield unflatten(document.leaves, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int]]:
-        at, limits = 0, self._limits
+        at, budget = 0, Budget(self._limits)
         while True:
             header = storage.read_exactly(self._file, HEADER_BYTES)
             if not header:
@@ -381,9 +396,11 @@ class StreamReader:
                 frame.check_payload(data, 0, length)
             except CorruptError as error:
                 raise error.shifted(start) from None
-            record = loader.at_offset(data, 0, length, start, limits)
+            budget.add_input(length)
+            record = loader.at_offset(data, 0, length, start, budget)
             # Objects come one by one, so each has the limits to itself.
-            limits = after(self._limits if record.place.part == 0 else limits, record.grown)
+            if record.place.part == record.place.parts - 1:
+                budget = Budget(self._limits)
             yield record, start
             at = start + length + 4
 

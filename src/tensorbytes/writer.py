@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import shortcut, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
 from tensorbytes.formats import frame
 from tensorbytes.formats._storing import AS_IS, Storing
@@ -163,6 +164,6 @@ class _Objects:
         data = storage.map_file(self._path) if spans else memoryview(b"")
         assembler, end = frame.Assembler(), End(0, 0)
         for start, stop in spans:
-            if assembler.add(frame.read_record(data, start, stop, LIMITS, lazy=True), start) is not None:
+            if assembler.add(frame.read_record(data, start, stop, Budget(LIMITS), lazy=True), start) is not None:
                 end, self.item = End(stop + FOOTER_BYTES, end.records + 1), assembler.item
         return end

@@ -147,7 +147,7 @@ def test_short_forms_that_make_no_sense(spec, words):
         (("int64", ["2"]), "from 0 to"),
         (("int64", [1 << 63]), "from 0 to"),
         (("int64", [10**5000]), "from 0 to"),
-        (("int64", [1 << 32, 1 << 31]), r"2\*\*63 values"),
+        (("int64", [1 << 32, 1 << 31]), r"2\*\*63 bytes"),
         (("int64", [1] * 65), "at most 64"),
         (("int64", [], "packed"), "unknown encoding 'packed'; known: base64, flat, raw, tensorproto"),
         (("int64", [], None), "unknown encoding None"),

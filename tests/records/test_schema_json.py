@@ -175,7 +175,7 @@ REFUSED = {
     "shape NaN": (X % '{"dtype":"int64","shape":[NaN]}', "got NaN, which is not JSON"),
     "shape huge": (X % ('{"dtype":"int64","shape":[' + "9" * 5000 + "]}"), "an integer of 5000 digits"),
     "shape 2**63": (X % '{"dtype":"int64","shape":[9223372036854775808]}', "size in a shape"),
-    "shape overflow": (X % '{"dtype":"int64","shape":[4294967296,4294967296]}', "2\\*\\*63 values"),
+    "shape overflow": (X % '{"dtype":"int64","shape":[4294967296,4294967296]}', "2\\*\\*63 bytes"),
     "shape deep": (X % '{"dtype":"int64","shape":[[[3]]]}', "size in a shape"),
     "shape of many": (X % ('{"dtype":"int64","shape":[' + "1," * 10**5 + "1]}"), "100001 dimensions"),
     "optional text": (X % '{"dtype":"int64","optional":"no"}', "optional: expected true or false"),
@@ -199,7 +199,7 @@ REFUSED = {
     "default list": (Y % '{"dtype":"int64","default":0}', r"lists\['y'\]: a default is for"),
     "name surrogate": ('{"tensorbytes.schema":1,"features":{"\\ud800":{"dtype":"int64"}}}', "lone surrogate"),
     "control character": (X % '{"dtype":"int\n64"}', "not JSON: Invalid control character"),
-    "many values": ("[" + "[]," * (2 << 20) + "[]]", "values; a schema has at most"),
+    "many values": ("[" + "[]," * (2 << 20) + "[]]", "expected an object"),
     "long": (b" " * (schema_json.MAX_BYTES + 1), "over 67108864 bytes"),
 }  # fmt: skip
 

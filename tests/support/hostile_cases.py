@@ -325,11 +325,12 @@ PROTOBUF = {
         "tb": Case(framed(tensor(FLOAT32, (1 << 40,), tag(5, FIXED32) + bytes(4))), Refused(LimitError, "over the")),
         "string": proto(tensor(STRING, (1 << 40,), field(8, b"abc")), Refused(LimitError, "over the limit")),
         "many small claims": Case(
-            framed(*[tensor(4, (1 << 16,), number(7, 1))] * 257), Refused(LimitError, "over the limit of 0"), "tb", FEW
+            framed(*[tensor(4, (1 << 16,), number(7, 1))] * 257),
+            Refused(LimitError, "of which 16777216 are taken"), "tb", FEW,
         ),
         "many parts": Case(
             framed(layout("ragged", *[tensor(INT32, (1 << 16,), number(7, 1))] * 65)),
-            Refused(LimitError, "over the limit of 0"), "tb", FEW,
+            Refused(LimitError, "of which 16777216 are taken"), "tb", FEW,
         ),
     }),
     72: ("the same without a value", {

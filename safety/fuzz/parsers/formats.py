@@ -15,6 +15,7 @@ from typing import Any
 from safety.fuzz.parsers import sealing, seeds
 from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, as_numpy, chance, documents, rewritten, same
 from tensorbytes import formats
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, TensorbytesError
 from tensorbytes.formats import _json, checkpoint, frame, onnx
 from tensorbytes.formats._arrow import thrift
@@ -104,15 +105,15 @@ class _Bundle(bundle_read.Bundle):
 
 def _checkpoint(data: bytes) -> None:
     try:
-        found = checkpoint._read(_Bundle(data), LIMITS, False)
+        found = checkpoint._read(_Bundle(data), Budget(LIMITS, len(data)), False)
     except TensorbytesError:
         if not chance(data) & 7:
-            for leaf in checkpoint._read(_Bundle(data), LIMITS, True).leaves:
+            for leaf in checkpoint._read(_Bundle(data), Budget(LIMITS, len(data)), True).leaves:
                 if leaf.check is not None:
                     leaf.check()
                 _ = leaf.whole
         raise
-    if not chance(data) & 3 and not same([found], [checkpoint._read(_Bundle(data), LIMITS, True)]):
+    if not chance(data) & 3 and not same([found], [checkpoint._read(_Bundle(data), Budget(LIMITS, len(data)), True)]):
         raise Unsound("read lazily, it is something else")
     if found.leaves and chance(data) & 3 == 1:
         checkpoint._cleaned(found.leaves)
@@ -120,7 +121,7 @@ def _checkpoint(data: bytes) -> None:
 
 
 def _table(data: bytes) -> None:
-    items = sstable.read(memoryview(data), LIMITS)
+    items = sstable.read(memoryview(data), Budget(LIMITS, len(data)))
     keys = [item.key for item in items]
     if sorted(set(keys)) != keys:
         raise Unsound("keys that do not rise")
@@ -160,10 +161,11 @@ def _storage(dtype: str, key: str, location: str, count: int, view: Any) -> Stor
 def _pickle(data: bytes) -> None:
     """The pickle of an archive alone, with as many storages as it asks for."""
     number = chance(data)
-    world = World(_storage, "torch", LIMITS, LIMITS.max_bytes)
-    root, _ = pickle_read.run(data, 0, 0, world, LIMITS)
-    torch_tree.measure(root, len(data), LIMITS)
-    document = torch_tree.document(root, torch_tree.Notes(), LIMITS, number & 3 == 1, number & 3 == 2)
+    budget = Budget(LIMITS, len(data))
+    world = World(_storage, "torch", budget)
+    root, _ = pickle_read.run(data, 0, 0, world, budget)
+    torch_tree.measure(root, budget)
+    document = torch_tree.document(root, torch_tree.Notes(), budget, number & 3 == 1, number & 3 == 2)
     for leaf in document.leaves:
         _ = leaf.whole
     if number & 7 == 3:

@@ -8,6 +8,7 @@ from typing import Any
 from safety.fuzz.parsers import sealing, seeds
 from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, chance
 from tensorbytes import _wire, api, foreign, formats, opening
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, TensorbytesError
 from tensorbytes.reader import Reader
 from tensorbytes.records import events, example
@@ -116,9 +117,10 @@ def _events(data: bytes) -> None:
 
     for block in salvage.intact(_Bytes(data), raised, block_bytes=_BLOCK_BYTES, limits=LIMITS):
         for start, size in block.records.tolist():
-            message = EventFields(block.data, start, start + size)
+            budget = Budget(LIMITS, size)
+            message = EventFields(block.data, start, start + size, budget)
             _ = message.wall_time, message.step
-            found.parts(block, message)
+            found.parts(block, message, budget)
 
 
 def _salvage(data: bytes) -> None:
@@ -198,7 +200,7 @@ def _recognised(data: bytes) -> None:
     chosen = opening.choose(data, len(data), "<bytes>", None)
     if chosen.name in ("arrow", "parquet"):
         return  # targets of their own: pyarrow takes its time
-    api._result(chosen.decode(memoryview(data), LIMITS, False, {}), "numpy", None, "<bytes>")
+    api._result(chosen.decode(memoryview(data), LIMITS, False, {}), Budget(LIMITS, len(data)), "numpy", None, "<bytes>")
 
 
 def _opened(data: bytes) -> None:

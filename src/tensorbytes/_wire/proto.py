@@ -18,6 +18,10 @@ from tensorbytes.errors import CorruptError
 
 VARINT, FIXED64, DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
 _MAX_GROUP_DEPTH = 100
+# The stretch of a message whose fields are held at once.
+_RUN_BYTES = 1 << 14
+# The bytes of packed numbers that are decoded at once; the longest of them.
+_PACKED_BYTES, _LONGEST = 1 << 16, 10
 
 
 class Field(NamedTuple):
@@ -60,8 +64,8 @@ def fields(data: memoryview, start: int, end: int) -> Iterator[Field]:
 
 def field_run(data: memoryview, start: int, end: int, stop: int) -> tuple[list[Field], int]:
     """(the usual fields from `start` on, where they end): at `end`, at the tag byte `stop`,
-    or at something that needs `read_field`."""
-    found, at = _wire.fields(data, start, end, stop)
+    or at something that needs `read_field`. No more than some thousands at a time: each takes 100 bytes and more."""
+    found, at = _wire.fields(data, start, min(end, start + _RUN_BYTES), stop)
     return [Field(*field) for field in found], at
 
 
@@ -138,9 +142,27 @@ def varints(data: memoryview, at: int = 0) -> np.ndarray[Any, Any]:
     raw = np.frombuffer(data, np.uint8)
     if not raw.size:
         return np.empty(0, np.uint64)
+    if raw[-1] >= 0x80:
+        raise CorruptError("a packed varint runs past the end of its field", at=at + raw.size)
+    if raw.size <= _PACKED_BYTES:
+        return _varints(raw, at)
+    # A portion at a time: the work takes many times the bytes.
+    values, start, count = np.empty(np.count_nonzero(raw < 0x80), np.uint64), 0, 0
+    while start < raw.size:
+        stop = start + _PACKED_BYTES
+        if stop < raw.size:
+            ends = np.flatnonzero(raw[stop - 1 : stop + _LONGEST] < 0x80)
+            stop += int(ends[0]) if ends.size else _LONGEST  # which is too long, as will be found
+        found = _varints(raw[start:stop], at + start)
+        values[count : count + len(found)] = found
+        start, count = stop, count + len(found)
+    return values
+
+
+def _varints(raw: np.ndarray[Any, Any], at: int) -> np.ndarray[Any, Any]:
     stops = np.flatnonzero(raw < 0x80)
     if not stops.size or stops[-1] != raw.size - 1:
-        raise CorruptError("a packed varint runs past the end of its field", at=at + raw.size)
+        raise CorruptError("a varint is longer than ten bytes", at=at + (int(stops[-1]) + 1 if stops.size else 0))
     starts = np.concatenate(([0], stops[:-1] + 1))
     sizes = stops - starts + 1
     if sizes.max() > 10:

@@ -6,6 +6,7 @@ import re
 
 _CALLS = (
     ("pass limits=Limits(max_bytes=...) to allow it", "TENSORBYTES_MAX_BYTES=N tb ... allows N bytes"),
+    ("pass limits=Limits(max_objects=...) to allow them", "TENSORBYTES_MAX_OBJECTS=N tb ... allows N objects"),
     ("with tb.open(path) as f: f.verify()", "tb verify FILE"),
     ("; open_records(path) reads them", ""),
     ("read_events(path) reads them, inspect(path) lists them", "tb info lists them, tb head shows them"),

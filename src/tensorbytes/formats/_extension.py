@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tensorbytes._wire import crc32c, mask, proto
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats._tensorproto import LAYOUT
 from tensorbytes.tensor import Strings
 from tensorbytes.tree import NO_META, Leaf, Step
@@ -155,9 +156,9 @@ class Extension:
             raise CorruptError("the checksum of the record's header differs", at=item.at)
         self.header_checked, self.header_end = True, item.end
 
-    def path(self, start: int, limits: Limits) -> tuple[Step, ...]:
-        if len(self.steps) > limits.max_depth:
-            raise LimitError(f"a path of {len(self.steps)} steps, over the limit of {limits.max_depth} (byte {start})")
+    def path(self, start: int, budget: Budget) -> tuple[Step, ...]:
+        if len(self.steps) > budget.max_depth:
+            raise LimitError(f"a path of {len(self.steps)} steps, over the limit of {budget.max_depth} (byte {start})")
         if all(kind != "named" for kind, _ in self.steps):
             return tuple(self.steps)
         if len(self.steps) != 1 or self.name is None:

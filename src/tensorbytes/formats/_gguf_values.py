@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
 
 STRING, ARRAY, UINT32 = 8, 9, 4
@@ -25,6 +26,8 @@ _SCALARS = {
 }  # fmt: skip
 # The least that an item takes: a string its length, an array its type and count.
 _LEAST = {STRING: 8, ARRAY: 12}
+# About what it takes to hold a string or to spell a number.
+_PLACE_BYTES = 200
 # Arrays of more items than this are no text in the metadata.
 SHORT = 256
 
@@ -32,10 +35,10 @@ SHORT = 256
 class Cursor:
     """A place in the file, and the byte order of its numbers."""
 
-    __slots__ = ("at", "big", "data", "limits")
+    __slots__ = ("at", "big", "budget", "data")
 
-    def __init__(self, data: memoryview, at: int, big: bool, limits: Limits) -> None:
-        self.data, self.at, self.big, self.limits = data, at, big, limits
+    def __init__(self, data: memoryview, at: int, big: bool, budget: Budget) -> None:
+        self.data, self.at, self.big, self.budget = data, at, big, budget
 
     @property
     def left(self) -> int:
@@ -152,6 +155,8 @@ def _strings(cursor: Cursor, key: str, count: int, arrays: bool) -> Values:
     length = struct.Struct(">Q" if cursor.big else "<Q").unpack_from
     starts: list[tuple[int, int]] = []
     wanted = arrays or count <= SHORT
+    if wanted:
+        cursor.budget.objects(count, f"the strings of {key!r}", at, _PLACE_BYTES)
     for _ in range(count):
         size = length(data, at)[0] if end - at >= 8 else end
         if size > end - at - 8:
@@ -193,13 +198,15 @@ def _nested(cursor: Cursor, key: str, count: int) -> str:
         fresh = kind == ARRAY
         if kind == ARRAY:
             open_arrays.append(inner)
-            if len(open_arrays) > cursor.limits.max_depth:
-                raise LimitError(f"{key!r}: arrays nested deeper than {cursor.limits.max_depth} (byte {cursor.at})")
+            if len(open_arrays) > cursor.budget.max_depth:
+                raise LimitError(f"{key!r}: arrays nested deeper than {cursor.budget.max_depth} (byte {cursor.at})")
             out.append("[")
         elif kind == STRING:
+            cursor.budget.objects(inner, f"the strings of {key!r}", cursor.at, _PLACE_BYTES)
             texts = [cursor.text(f"a string of {key!r}") for _ in range(inner)]
             out.append(_json(texts))
         else:
+            cursor.budget.objects(inner, f"the numbers of {key!r}", cursor.at, _PLACE_BYTES)
             out.append(_joined(_numbers(cursor, kind, inner, key)))
     return "".join(out)
 

@@ -10,7 +10,8 @@ import json
 import math
 from typing import Any
 
-from tensorbytes.errors import CorruptError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LIMITS, CorruptError
 
 _MAX_DIGITS = 40
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -20,8 +21,9 @@ class _FaultError(ValueError):
     pass
 
 
-def parse(data: memoryview | bytes, at: int, what: str) -> Any:
+def parse(data: memoryview | bytes, at: int, what: str, budget: Budget | None = None) -> Any:
     """The value of some JSON that stands at `at`; `what` names it in messages."""
+    (budget or Budget(LIMITS, len(data))).json(data, what, at)
     try:
         text = str(data, "utf-8")
         value = (_DECODER if _odd_numbers(data) else _QUICK).decode(text)

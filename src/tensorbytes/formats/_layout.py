@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, whole
-from tensorbytes.errors import Limits
 from tensorbytes.tensor import LAYOUTS, Array, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 
@@ -27,21 +27,21 @@ def parts_of(value: Ragged | Sparse) -> tuple[str, list[Tensor | Strings]]:
     return value.layout, [*(_index(part) for part in value.parts), value.values, _index(shape)]
 
 
-def build(layout: str, parts: Sequence[Tensor | Strings], limits: Limits) -> Ragged | Sparse:
+def build(layout: str, parts: Sequence[Tensor | Strings], budget: Budget) -> Ragged | Sparse:
     """The value of these parts; InvalidValueError when they don't fit."""
     _check_count(layout, parts)
     if layout == "ragged":
-        return _ragged(parts[:-1], parts[-1], None, limits)
+        return _ragged(parts[:-1], parts[-1], None, budget)
     if layout == "ragged-shapes":
-        return _ragged(parts[:-2], parts[-2], _row_shapes(parts[-1], limits), limits)
+        return _ragged(parts[:-2], parts[-2], _row_shapes(parts[-1], budget), budget)
     *index, values, shape = parts
     dense = _integers(shape)
-    _check_rank(dense.shape, limits)
+    _check_rank(dense.shape, budget)
     return Sparse(layout, tuple(dense.tolist()), tuple(_integers(part) for part in index), values)
 
 
 def postpone(
-    layout: str, parts: Sequence[Tensor | Strings | Deferred], limits: Limits, fetch: Callable[[], Value]
+    layout: str, parts: Sequence[Tensor | Strings | Deferred], budget: Budget, fetch: Callable[[], Value]
 ) -> Deferred:
     """What `build` will give, told by the shapes of the parts alone: of their content, only a dense shape is read."""
     _check_count(layout, parts)
@@ -50,16 +50,16 @@ def postpone(
     if layout in ("ragged", "ragged-shapes"):
         shaped = layout == "ragged-shapes"
         splits, values = parts[: -2 if shaped else -1], parts[-2 if shaped else -1]
-        if len(splits) > limits.max_rank or len(splits[0].shape) != 1 or not splits[0].shape[0] or not values.shape:
+        if len(splits) > budget.max_rank or len(splits[0].shape) != 1 or not splits[0].shape[0] or not values.shape:
             raise InvalidValueError("row splits must be lists, and not without an end; values must have rows")
         axes = parts[-1].shape[1:] if shaped else ()
         hidden = (axes[0] or 0) if axes else len(splits)
-        if hidden > limits.max_rank:
-            raise InvalidValueError(f"rows of rank {hidden}, over the limit of {limits.max_rank}")
+        if hidden > budget.max_rank:
+            raise InvalidValueError(f"rows of rank {hidden}, over the limit of {budget.max_rank}")
         shape = (splits[0].shape[0] - 1, *[None] * hidden, *values.shape[1:])
         return Deferred("ragged", _dtype(values), shape, fetch, size)
     dense = _integers(whole(parts[-1]))
-    _check_rank(dense.shape, limits)
+    _check_rank(dense.shape, budget)
     if layout not in LAYOUTS or (dense < 0).any():
         raise InvalidValueError(f"layout {layout!r} with a shape of {dense.tolist()}")
     return Deferred("sparse", _dtype(parts[-2]), tuple(dense.tolist()), fetch, size)
@@ -76,27 +76,27 @@ def _check_count(layout: str, parts: Sequence[object]) -> None:
 
 
 def _ragged(
-    splits: Sequence[Tensor | Strings], values: Tensor | Strings, shapes: Array | None, limits: Limits
+    splits: Sequence[Tensor | Strings], values: Tensor | Strings, shapes: Array | None, budget: Budget
 ) -> Ragged:
-    if len(splits) > limits.max_rank:
-        raise InvalidValueError(f"{len(splits)} levels of row splits, over the limit of {limits.max_rank}")
+    if len(splits) > budget.max_rank:
+        raise InvalidValueError(f"{len(splits)} levels of row splits, over the limit of {budget.max_rank}")
     return Ragged(values, tuple(_integers(part) for part in splits), shapes)
 
 
-def _row_shapes(part: Tensor | Strings, limits: Limits) -> Array:
+def _row_shapes(part: Tensor | Strings, budget: Budget) -> Array:
     """The shapes of rows, none of which may be beyond counting; zeros don't excuse the rest."""
     shapes = _integers(part)
     if shapes.ndim == 2:
-        _check_rank(shapes.shape[1:], limits)
+        _check_rank(shapes.shape[1:], budget)
         if (np.log2(np.maximum(shapes, 1)).sum(axis=1) >= 60).any():
             raise InvalidValueError("a row shape takes more bytes than 64 bits can count")
     return shapes
 
 
-def _check_rank(shape: tuple[int, ...], limits: Limits) -> None:
+def _check_rank(shape: tuple[int, ...], budget: Budget) -> None:
     """`shape` is that of a list of dimensions."""
-    if len(shape) != 1 or shape[0] > limits.max_rank:
-        raise InvalidValueError(f"a shape must be a list of at most {limits.max_rank} numbers")
+    if len(shape) != 1 or shape[0] > budget.max_rank:
+        raise InvalidValueError(f"a shape must be a list of at most {budget.max_rank} numbers")
 
 
 def _integers(part: Value) -> Array:

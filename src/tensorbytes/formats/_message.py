@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes._wire import proto
-from tensorbytes.errors import CorruptError, Limits, LossError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, LossError
 from tensorbytes.formats import Format, _record
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
@@ -33,25 +34,25 @@ def encode(chosen: Format, leaf: Leaf, place: Place, storing: Storing) -> tuple[
     return size, pieces
 
 
-def decode(data: memoryview, start: int, end: int, limits: Limits, lazy: bool, dequantize: bool = True) -> Record:
+def decode(data: memoryview, start: int, end: int, budget: Budget, lazy: bool, dequantize: bool = True) -> Record:
     """The message in data[start:end]. A lazy one leaves content alone until it is loaded."""
-    record = _record.decode(data, start, end, limits, check_values=not lazy, dequantize=dequantize)
+    record = _record.decode(data, start, end, budget, check_values=not lazy, dequantize=dequantize)
     value = record.leaf.value
     if not lazy or not isinstance(value, Tensor) or (value.dtype != "bool" and dtypes.get(value.dtype).bits >= 8):
         return record
-    return record._replace(leaf=record.leaf._replace(check=_check_later(data, start, end, limits)))
+    return record._replace(leaf=record.leaf._replace(check=_check_later(data, start, end, budget)))
 
 
-def _check_later(data: memoryview, start: int, end: int, limits: Limits) -> Callable[[], None]:
+def _check_later(data: memoryview, start: int, end: int, budget: Budget) -> Callable[[], None]:
     def check() -> None:
-        _record.decode(data, start, end, limits)
+        _record.decode(data, start, end, budget.renewed(end - start))
 
     return check
 
 
-def alone(data: memoryview, limits: Limits, lazy: bool) -> Document:
+def alone(data: memoryview, budget: Budget, lazy: bool) -> Document:
     """A message read as a TensorProto with fields of ours; one of several is the leaf that it holds."""
-    record = decode(data, 0, len(data), limits, lazy)
+    record = decode(data, 0, len(data), budget, lazy)
     return Document([record.leaf], record.place.document)
 
 

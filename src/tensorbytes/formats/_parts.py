@@ -33,8 +33,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, whole
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats import ADVISORY, _layout
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._tensorproto import check_bits
@@ -181,14 +182,14 @@ def _unique(base: str, labels: tuple[str, ...], taken: set[str]) -> list[str]:
 # ---- reading ----------------------------------------------------------------
 
 
-def unpack(parts: Iterable[Part], limits: Limits, lazy: bool) -> Document:
+def unpack(parts: Iterable[Part], budget: Budget, lazy: bool) -> Document:
     """The document that these parts make; those without notes are plain tensors under their names."""
     by_name: dict[str, Part] = {}
     for part in parts:
         if part.name in by_name:
             raise CorruptError(f"the name {part.name!r} appears twice", at=part.at)
-        if len(by_name) >= limits.max_tensors:
-            raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+        if len(by_name) >= budget.max_tensors:
+            raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
         check_note(part)
         by_name[part.name] = part
     used: set[str] = set()
@@ -199,7 +200,7 @@ def unpack(parts: Iterable[Part], limits: Limits, lazy: bool) -> Document:
             continue
         if "document" in part.note:
             meta = part.note["document"]
-        leaves.append((part.note.get("index", len(leaves)), _leaf(part, by_name, used, limits, lazy)))
+        leaves.append((part.note.get("index", len(leaves)), _leaf(part, by_name, used, budget, lazy)))
     stray = next((name for name, part in by_name.items() if "of" in part.note and name not in used), None)
     if stray is not None:
         raise CorruptError(f"{stray!r} is a part of nothing", at=by_name[stray].at)
@@ -240,14 +241,14 @@ def check_note(part: Part) -> None:
         raise wrong(f"the shape {part.note['shape']!r}")
 
 
-def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], limits: Limits, lazy: bool) -> Leaf:
+def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budget, lazy: bool) -> Leaf:
     note = part.note
-    path = _path(part, limits)
+    path = _path(part, budget)
     if path and "name" in note:
         raise CorruptError(f"the note of {part.name!r}: a name beside a path", at=part.at)
     try:
         if "layout" in note:
-            value: Value | Deferred = _assemble(part, by_name, used, limits)
+            value: Value | Deferred = _assemble(part, by_name, used, budget)
         else:
             value = _retyped(part)
     except InvalidValueError as error:
@@ -276,12 +277,12 @@ def _checks(value: Value | Deferred, at: int, lazy: bool) -> Callable[[], None] 
     return None
 
 
-def _path(part: Part, limits: Limits) -> Path:
+def _path(part: Part, budget: Budget) -> Path:
     steps = part.note.get("path")
     if steps is None:
         return (("key", part.name),)
-    if len(steps) > limits.max_depth:
-        raise LimitError(f"a path of {len(steps)} steps, over the limit of {limits.max_depth}")
+    if len(steps) > budget.max_depth:
+        raise LimitError(f"a path of {len(steps)} steps, over the limit of {budget.max_depth}")
     for step in steps:
         if not isinstance(step, list) or len(step) != 2 or type(step[1]) is not _STEPS.get(str(step[0])):
             raise CorruptError(f"the note of {part.name!r}: {step!r} is no step of a path", at=part.at)
@@ -330,7 +331,7 @@ def _encoded(value: Deferred, encoding: str) -> Strings:
     return Strings(got.shape, got.offsets, got.data, encoding)
 
 
-def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], limits: Limits) -> Value:
+def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budget) -> Value:
     """A value of several parts; each part serves once."""
     note, layout = part.note, part.note["layout"]
     as_bytes = "shape" in note or layout == "strings"
@@ -343,14 +344,14 @@ def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], limits: L
         used.add(name)
         values.append(_plain(other))
     if as_bytes:
-        values = [_strings(values[0], values.pop(), note, limits), *values[1:]]
+        values = [_strings(values[0], values.pop(), note, budget), *values[1:]]
         if layout == "strings" and len(values) == 1:
             return values[0]
     if len(values) < 2:
         raise InvalidValueError(f"layout {layout!r} with {len(values)} parts")
     position = _values_at(layout, len(values))
     rest = values[1:]
-    return _layout.build(layout, [*rest[:position], values[0], *rest[position:]], limits)
+    return _layout.build(layout, [*rest[:position], values[0], *rest[position:]], budget)
 
 
 def _plain(part: Part) -> Tensor | Strings:
@@ -359,12 +360,12 @@ def _plain(part: Part) -> Tensor | Strings:
     return value
 
 
-def _strings(data: Tensor | Strings, offsets: Tensor | Strings, note: Mapping[str, Any], limits: Limits) -> Strings:
+def _strings(data: Tensor | Strings, offsets: Tensor | Strings, note: Mapping[str, Any], budget: Budget) -> Strings:
     shape = tuple(note.get("shape", ()))
     for value, dtype in ((data, "uint8"), (offsets, "int64")):
         if not isinstance(value, Tensor) or value.dtype != dtype or len(value.shape) != 1:
             raise InvalidValueError("strings are two lists: bytes (uint8) and offsets (int64)")
     assert isinstance(data, Tensor)
-    if len(shape) > limits.max_rank or math.prod(shape) + 1 != offsets.shape[0]:
+    if len(shape) > budget.max_rank or math.prod(shape) + 1 != offsets.shape[0]:
         raise InvalidValueError(f"{offsets.shape[0]} offsets for strings of shape {list(shape)}")
     return Strings(shape, offsets.numpy(), data.data, note.get("encoding", "bytes"))

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes._wire import crc32c, mask, proto, varint
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats import _extension, _layout
 from tensorbytes.formats import _tensorproto as tensorproto
 from tensorbytes.formats._extension import ALONE, COMPRESSION, ENCODING, HEADER_CRC, PADDING, Extension, Place
@@ -123,14 +124,13 @@ class Record(NamedTuple):
     leaf: Leaf
     place: Place
     header_checked: bool = False
-    grown: int = 0  # bytes in memory that the record does not hold
 
 
 def decode(
     data: memoryview,
     start: int,
     end: int,
-    limits: Limits,
+    budget: Budget,
     *,
     check_values: bool = True,
     nested: bool = False,
@@ -146,13 +146,13 @@ def decode(
     enough inside: of the header, and of chunks or, if `lazy`, of nothing.
     `dequantize=False` gives quantized values as they are stored.
     """
-    message = tensorproto.parse(data, start, end, quick=verify is None and not nested)
+    message = tensorproto.parse(data, start, end, budget, quick=verify is None and not nested)
     if not message.extra and verify is None:
-        plain = tensorproto.decode(data, message, limits, start)
+        plain = tensorproto.decode(data, message, budget, start)
         if check_values:
             tensorproto.check_content(plain, message, start)
         place = Place(item=message.item) if message.item else ALONE
-        return Record(Leaf(plain, at=start), place, grown=message.grown)
+        return Record(Leaf(plain, at=start), place)
     ext = Extension()
     for item in message.extra:
         ext.take(data, item, start)
@@ -162,7 +162,7 @@ def decode(
     if verify is not None and not (ext.header_checked and (lazy or COMPRESSION in ext.stored)):
         verify()
     try:
-        return _decode_value(data, message, ext, start, limits, check_values, nested, lazy, dequantize)
+        return _decode_value(data, message, ext, start, budget, check_values, nested, lazy, dequantize)
     except InvalidValueError as error:
         raise CorruptError(str(error), at=start) from None
 
@@ -180,7 +180,7 @@ def _decode_value(
     message: tensorproto.Message,
     ext: Extension,
     start: int,
-    limits: Limits,
+    budget: Budget,
     check_values: bool,
     nested: bool,
     lazy: bool,
@@ -195,16 +195,16 @@ def _decode_value(
         if ext.stored:
             raise CorruptError("a ragged or sparse value is compressed in its parts, not as a whole", at=start)
         build = _assemble if check_values else _postpone
-        value = build(data, message, ext.layout, limits, start)
+        value = build(data, message, ext.layout, budget, start)
     elif ext.stored:
         if ext.kind:
             raise CorruptError(f"a Python {ext.kind!r} that is compressed or quantized", at=start)
         from tensorbytes.formats._stored import Content  # most tensors are stored as they are
 
-        content = Content(data, message, ext.stored, start, limits, lazy or not check_values, dequantize)
+        content = Content(data, message, ext.stored, start, budget, lazy or not check_values, dequantize)
         value, stored = content.read()
     else:
-        value = _decode_plain(data, message, ext, start, limits)
+        value = _decode_plain(data, message, ext, start, budget)
     if ext.encoding:
         if ext.encoding not in _KNOWN_ENCODINGS or not isinstance(value, Strings):
             raise CorruptError(f"unknown encoding {ext.encoding!r}", at=start)
@@ -213,7 +213,7 @@ def _decode_value(
         tensorproto.check_content(value, message, start)
     if not 0 <= ext.part < ext.parts:
         raise CorruptError(f"part {ext.part} of {ext.parts}", at=start)
-    path = ext.path(start, limits)
+    path = ext.path(start, budget)
     if path and ext.name not in (None, path_name(path)):
         raise CorruptError(f"the name {ext.name!r} on a value whose path is {path_name(path)!r}", at=start)
     name = None if path else ext.name
@@ -222,35 +222,40 @@ def _decode_value(
     else:
         value = with_meta(value, name, ext.meta)
     place = Place(ext.part, ext.parts, ext.item, ext.document)
-    return Record(Leaf(value, path, ext.kind, at=start, stored=stored), place, ext.header_checked, message.grown)
+    return Record(Leaf(value, path, ext.kind, at=start, stored=stored), place, ext.header_checked)
 
 
 def _decode_plain(
-    data: memoryview, message: tensorproto.Message, ext: Extension, start: int, limits: Limits
+    data: memoryview, message: tensorproto.Message, ext: Extension, start: int, budget: Budget
 ) -> Tensor | Strings:
-    if not ext.kind or len(message.shape) > limits.max_rank:
-        return tensorproto.decode(data, message, limits, start)
+    if not ext.kind or len(message.shape) > budget.max_rank:
+        return tensorproto.decode(data, message, budget, start)
     # Python values take several times the memory of their tensor: only those that are there count.
     try:
-        return tensorproto.decode(data, message, tensorproto.after(limits, limits.max_bytes), start)
+        return tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0)), start)
     except LimitError:
         raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start) from None
 
 
-def _assemble(data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int) -> Value:
+def _assemble(data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int) -> Value:
     """A ragged or sparse value from its nested TensorProtos."""
-    parts = _parts(data, message, layout, limits, at, check_values=True)
+    parts = _parts(data, message, layout, budget, at, check_values=True)
     try:
-        return _layout.build(layout, [part for part in parts if not isinstance(part, Deferred)], limits)
+        return _layout.build(layout, [part for part in parts if not isinstance(part, Deferred)], budget)
     except InvalidValueError as error:
         raise _misfit(layout, error, at) from None
 
 
-def _postpone(data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int) -> Deferred:
+def _postpone(data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int) -> Deferred:
     """The same, of which only what its parts are is read now."""
-    parts = _parts(data, message, layout, limits, at, check_values=False)
+    parts = _parts(data, message, layout, budget, at, check_values=False)
     try:
-        return _layout.postpone(layout, parts, limits, lambda: _assemble(data, message, layout, limits, at))
+        size = sum(item.end - item.start for item in tensorproto.nested(data, message, budget))
+
+        def assemble() -> Value:
+            return _assemble(data, message, layout, budget.renewed(size), at)
+
+        return _layout.postpone(layout, parts, budget, assemble)
     except InvalidValueError as error:
         raise _misfit(layout, error, at) from None
 
@@ -260,16 +265,14 @@ def _misfit(layout: str, error: InvalidValueError, at: int) -> CorruptError:
 
 
 def _parts(
-    data: memoryview, message: tensorproto.Message, layout: str, limits: Limits, at: int, check_values: bool
+    data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int, check_values: bool
 ) -> list[Tensor | Strings | Deferred]:
-    items = tensorproto.nested(data, message)
+    items = tensorproto.nested(data, message, budget)
     if message.code != dtypes.STRING_CODE or message.shape != [len(items)] or message.has_content or message.typed:
         raise CorruptError(f"layout {layout!r} on something that is no list of parts", at=at)
     parts: list[Tensor | Strings | Deferred] = []
     for item in items:
-        part = decode(data, item.start, item.end, limits, nested=True, check_values=check_values)
-        limits = tensorproto.after(limits, part.grown)
-        message.grown += part.grown
+        part = decode(data, item.start, item.end, budget, nested=True, check_values=check_values)
         assert isinstance(part.leaf.value, Tensor | Strings | Deferred)
         parts.append(part.leaf.value)
     return parts

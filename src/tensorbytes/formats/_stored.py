@@ -18,10 +18,11 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import proto
+from tensorbytes.budget import Budget
 from tensorbytes.codecs.chunked import Chunks
 from tensorbytes.codecs.pipelines import BYTES, Elements, Pipeline, elements_of
 from tensorbytes.deferred import Deferred, elsewhere, leading_block
-from tensorbytes.errors import CorruptError, Limits, UsageError
+from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats import _extension, _quantized
 from tensorbytes.formats import _tensorproto as tensorproto
 from tensorbytes.quantization import Quantization, dequantize, dequantize_rows
@@ -29,8 +30,6 @@ from tensorbytes.tensor import InvalidValueError, Strings, Tensor
 from tensorbytes.tree import Stored
 
 _PIPELINE, _CHUNK, _SIZES, _CHECKSUMS, _RAW = range(1, 6)
-# A tensor may take this many times its stored bytes in memory before it counts as grown.
-_FREE_GROWTH = 8
 
 
 def encode(chunks: Chunks, strings: bool) -> bytes:
@@ -81,7 +80,7 @@ class Content:
     message: tensorproto.Message
     fields: dict[int, proto.Field]  # compression, quantization
     start: int
-    limits: Limits
+    budget: Budget
     lazy: bool
     dequantize: bool
 
@@ -115,7 +114,7 @@ class Content:
     def _grow(self, size: int, what: str) -> None:
         """Count what this takes in memory beyond what is there, before it is taken."""
         start, end = self._span()
-        self.message.grown += _checked_growth(size, end - start, self.limits, what, self.start)
+        self.budget.copy(max(size - (end - start), 0), what, self.start)
 
     def _strings(self) -> tuple[Strings, Stored]:
         if _extension.QUANTIZATION in self.fields:
@@ -123,18 +122,18 @@ class Content:
         chunks = self._chunks(BYTES, None)
         assert chunks is not None
         start, end = self._span()
-        shape = tensorproto.check_shape(self.message.shape, 8, self.limits, self.start)
+        shape = tensorproto.check_shape(self.message.shape, 8, self.budget, self.start)
         self._grow(chunks.raw, f"string{list(shape)}")
         body = chunks.decode(self.data[start:end], start, 0, chunks.raw)
         try:
-            inner = tensorproto.parse(body, 0, len(body))
+            inner = tensorproto.parse(body, 0, len(body), self.budget)
             inner.code, inner.shape = self.message.code, list(shape)
             if inner.extra or inner.has_content or inner.typed or inner.strings is None:
                 raise CorruptError("something else than strings", at=0)
             count = len(inner.strings[0]) - 1
             if count != math.prod(shape):  # a TensorProto may leave out the last ones; here all are there
                 raise CorruptError(f"{count} strings where {math.prod(shape)} were due", at=0)
-            found = tensorproto.decode(body, inner, self.limits, 0)
+            found = tensorproto.decode(body, inner, self.budget, 0)
         except CorruptError as error:
             raise CorruptError(f"in the strings that were compressed: {error.what}", at=start) from None
         assert isinstance(found, Strings)
@@ -142,7 +141,7 @@ class Content:
 
     def _dense(self) -> tuple[Tensor | Deferred, Stored]:
         row = dtypes.by_code(self.message.code)
-        shape = tensorproto.check_shape(self.message.shape, row.itemsize, self.limits, self.start)
+        shape = tensorproto.check_shape(self.message.shape, row.itemsize, self.budget, self.start)
         raw = dtypes.nbytes(row, shape)
         chunks = self._chunks(elements_of(row), raw)
         start, end = self._span()
@@ -153,7 +152,7 @@ class Content:
         wanted = row.name if kind is None or not self.dequantize else kind.dtype
         size = math.prod(shape) * dtypes.get(wanted).itemsize
         source = _Source(
-            self.data, row.name, shape, (start, end), chunks, kind if self.dequantize else None, wanted, self.limits
+            self.data, row.name, shape, (start, end), chunks, kind if self.dequantize else None, wanted, self.budget
         )
         if chunks is None:
             source.check_size(raw)
@@ -161,13 +160,6 @@ class Content:
             return Deferred("tensor", wanted, shape, source.whole, size, source.part), stored
         self._grow(size, f"{wanted}{list(shape)}")
         return source.whole(), stored
-
-
-def _checked_growth(size: int, present: int, limits: Limits, what: str, at: int) -> int:
-    """What `size` bytes in memory are beyond the `present` ones, if the limits have room for it."""
-    grown = max(size - _FREE_GROWTH * present, 0)
-    tensorproto.allocate_within(limits, grown, what, at)
-    return grown
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +173,7 @@ class _Source:
     chunks: Chunks | None
     kind: Quantization | None  # set: the way back is wanted
     wanted: str  # the dtype that comes out
-    limits: Limits
+    budget: Budget
 
     def check_size(self, raw: int) -> None:
         start, end = self.span
@@ -196,7 +188,7 @@ class _Source:
         start, stop = first * width, (first + math.prod(shape)) * width
         begin, end = self.span
         size = math.prod(shape) * dtypes.get(self.wanted).itemsize
-        _checked_growth(size, end - begin, self.limits, f"{self.wanted}{list(shape)}", begin)
+        self.budget.renewed(end - begin).copy(size, f"{self.wanted}{list(shape)}", begin)
         content = self.data[begin:end]
         block = content[start:stop] if self.chunks is None else self.chunks.decode(content, begin, start, stop)
         tensor = Tensor(self.dtype, shape, block)

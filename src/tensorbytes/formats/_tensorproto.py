@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,8 +21,9 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import plain_tensor, proto, strings_pack, strings_unpack, varint
+from tensorbytes.budget import Budget
 from tensorbytes.dtypes import DType
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats import _typed
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
 
@@ -33,6 +33,8 @@ _STRING_TAG = 0x42
 _CONTENT, _STRING = 4, 8
 # What a string costs in memory beside its bytes, once it is a Python object in an array.
 _STRING_COST = 64
+# About what is held of a string that the kernel does not read, of a part and of an extension field with its text.
+_RUN_BYTES, _PART_BYTES, _FIELD_BYTES = 400, 2048, 400
 # TensorFlow's own limit, the highest of any framework; no need to read on.
 _MOST_DIMENSIONS = 254
 _REFUSED = {14: "resource_handle_val", 15: "variant_val"}
@@ -72,7 +74,7 @@ class Message:
     """The fields of one TensorProto, values still undecoded."""
 
     __slots__ = (
-        "code", "content", "extra", "grown", "has_layout", "item", "shape", "string_fields", "string_runs", "strings",
+        "code", "content", "extra", "has_layout", "item", "shape", "string_fields", "string_runs", "strings",
         "typed",
     )  # fmt: skip
 
@@ -83,19 +85,18 @@ class Message:
         self.strings: tuple[Array, Any] | None = None
         self.string_runs: list[tuple[int, int]] = []  # where they stand
         self.string_fields: list[proto.Field] = []  # those after a layout was set
-        self.typed: dict[int, list[proto.Field]] = {}
+        self.typed: dict[int, _typed.Values] = {}
         self.extra: list[proto.Field] = []  # fields from 1000 up, ours
         # The strings are the parts of a ragged or sparse value, not to be copied.
         self.has_layout = False
         self.item = 0  # the frame's field, where a quick parse found it
-        self.grown = 0  # bytes that decoding made and the input does not hold
 
     @property
     def has_content(self) -> bool:
         return self.content is not None and self.content[0] < self.content[1]
 
 
-def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Message:
+def parse(data: memoryview, start: int, end: int, budget: Budget, quick: bool = False) -> Message:
     """The fields of a message. `quick` lets the kernel read the plain form, frame fields included."""
     message = Message()
     plain = plain_tensor(data, start, end) if quick else None
@@ -108,7 +109,7 @@ def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Messag
     while at < end:
         usual, at = proto.field_run(data, at, end, _STRING_TAG)
         for item in usual:
-            _take(message, data, item)
+            _take(message, data, item, budget)
         if at == end:
             break
         if data[at] == _STRING_TAG and not message.has_layout:
@@ -123,23 +124,28 @@ def parse(data: memoryview, start: int, end: int, quick: bool = False) -> Messag
             continue
         if odd.number == _STRING and not message.has_layout:
             # Sound, but with a tag or a length in a longer form than the kernel takes.
+            budget.objects(1, "strings", odd.at, _RUN_BYTES)
             piece = proto.delimited(data, odd)
             runs.append((np.array([0, len(piece)], np.int64), piece))
             message.string_runs.append((odd.at, at))
         else:
-            _take(message, data, odd)
+            _take(message, data, odd, budget)
     if runs:
         message.strings = _join(runs)
     return message
 
 
-def nested(data: memoryview, message: Message) -> list[proto.Field]:
+def nested(data: memoryview, message: Message, budget: Budget) -> list[proto.Field]:
     """All string_val fields; other writers may put the layout after them."""
-    early = [item for start, stop in message.string_runs for item in proto.fields(data, start, stop)]
+    early = []
+    for start, stop in message.string_runs:
+        for item in proto.fields(data, start, stop):
+            budget.objects(1, "the parts of a tensor", item.at, _PART_BYTES)
+            early.append(item)
     return early + message.string_fields
 
 
-def _take(message: Message, data: memoryview, item: proto.Field) -> None:
+def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget) -> None:
     if item.number == 1:
         message.code = proto.number(item)
     elif item.number == 2:
@@ -150,13 +156,15 @@ def _take(message: Message, data: memoryview, item: proto.Field) -> None:
         message.content = (item.start, item.end)
     elif item.number == _STRING:
         proto.delimited(data, item)
+        budget.objects(1, "the parts of a tensor", item.at, _PART_BYTES)
         message.string_fields.append(item)
     elif item.number in _typed.FIELDS:
-        _typed.take(message.typed, item)
+        _typed.take(message.typed, data, item, _typed.FIELDS[item.number][0])
     elif item.number in _REFUSED:
         what = _REFUSED[item.number]
         raise UnsupportedError(f"a TensorProto with {what} holds references, not values (byte {item.at})")
     elif item.number >= 1000:
+        budget.objects(1, "the fields of a tensor", item.at, _FIELD_BYTES)
         message.extra.append(item)
         message.has_layout |= item.number == LAYOUT
 
@@ -187,32 +195,32 @@ def _join(runs: list[tuple[Array, Any]]) -> tuple[Array, Any]:
     return np.concatenate(joined), b"".join(raw for _, raw in runs)
 
 
-def check_shape(shape: Sequence[int], itemsize: int, limits: Limits, at: int) -> tuple[int, ...]:
+def check_shape(shape: Sequence[int], itemsize: int, budget: Budget, at: int) -> tuple[int, ...]:
     """The shape, if memory could hold it; zeros don't excuse the other dimensions."""
-    if len(shape) > limits.max_rank:
-        raise LimitError(f"a tensor of rank {len(shape)}, over the limit of {limits.max_rank} (byte {at})")
+    if len(shape) > budget.max_rank:
+        raise LimitError(f"a tensor of rank {len(shape)}, over the limit of {budget.max_rank} (byte {at})")
     if math.prod(max(n, 1) for n in shape) * itemsize >= 1 << 63:
         raise CorruptError(f"a shape of {list(shape)} takes more bytes than 64 bits can count", at=at)
     return tuple(shape)
 
 
-def decode(data: memoryview, message: Message, limits: Limits, at: int) -> Tensor | Strings:
+def decode(data: memoryview, message: Message, budget: Budget, at: int) -> Tensor | Strings:
     """The value of a message that starts at `at`."""
     if message.code == dtypes.STRING_CODE:
-        return _decode_strings(data, message, limits, at)
+        return _decode_strings(data, message, budget, at)
     if message.code == 0:
         raise CorruptError("not a TensorProto: it has no dtype", at=at)
     try:
         row = dtypes.by_code(message.code)
     except UnsupportedError as error:
         raise UnsupportedError(f"{error} (byte {at})") from None
-    shape = check_shape(message.shape, row.itemsize, limits, at)
+    shape = check_shape(message.shape, row.itemsize, budget, at)
     if message.strings is not None:
         raise CorruptError(f"string values in a tensor of {row.name}", at=message.string_runs[0][0])
     if message.has_content:
         return Tensor(row.name, shape, _content(data, message, row, shape))
     values = _typed.values(data, message.typed, row)
-    return Tensor(row.name, shape, _repeat(values, message, row, shape, limits, at))
+    return Tensor(row.name, shape, _repeat(values, message, row, shape, budget, at))
 
 
 def _content(data: memoryview, message: Message, row: DType, shape: tuple[int, ...]) -> memoryview:
@@ -228,7 +236,7 @@ def _content(data: memoryview, message: Message, row: DType, shape: tuple[int, .
 def refuse_typed(message: Message) -> None:
     """Values that would be dropped, since others count."""
     for number, items in message.typed.items():
-        raise CorruptError(f"field {number} holds values that this tensor does not use", at=items[0].at)
+        raise CorruptError(f"field {number} holds values that this tensor does not use", at=items.at)
 
 
 def check_content(value: Tensor | Strings, message: Message, at: int) -> None:
@@ -249,14 +257,13 @@ def check_bits(value: Tensor, first: int | None, at: int = 0) -> None:
             raise CorruptError(f"the byte {raw[wrong]} (element {wrong}) is no {row.name}", at=where)
 
 
-def _repeat(values: Array, message: Message, row: DType, shape: tuple[int, ...], limits: Limits, at: int) -> Any:
+def _repeat(values: Array, message: Message, row: DType, shape: tuple[int, ...], budget: Budget, at: int) -> Any:
     """TensorFlow's rule: too few values repeat the last one, none at all means zeros."""
     count = math.prod(shape)
     if len(values) > count:
         raise CorruptError(f"{row.name}{list(shape)} takes {count} values, got {len(values)}", at=at)
     if len(values) < count:
-        message.grown = count * row.itemsize
-        allocate_within(limits, message.grown, f"{row.name}{list(shape)}", at)
+        budget.charge(count * row.itemsize, f"{row.name}{list(shape)}", at)
         try:
             full = np.zeros((count, row.itemsize), np.uint8)
         except MemoryError:
@@ -268,22 +275,8 @@ def _repeat(values: Array, message: Message, row: DType, shape: tuple[int, ...],
     return np.ascontiguousarray(values).reshape(-1)
 
 
-def allocate_within(limits: Limits, size: int, what: str, at: int) -> None:
-    """Refuse memory that the input only claims to need."""
-    if size > limits.max_bytes:
-        raise LimitError(
-            f"{what} would take {size} bytes that the input does not hold, over the limit of {limits.max_bytes}; "
-            f"pass limits=Limits(max_bytes=...) to allow it (byte {at})"
-        )
-
-
-def after(limits: Limits, grown: int) -> Limits:
-    """What is left of the limits: many small claims count like one large one."""
-    return replace(limits, max_bytes=max(limits.max_bytes - grown, 0)) if grown else limits
-
-
-def _decode_strings(data: memoryview, message: Message, limits: Limits, at: int) -> Strings:
-    shape = check_shape(message.shape, 8, limits, at)
+def _decode_strings(data: memoryview, message: Message, budget: Budget, at: int) -> Strings:
+    shape = check_shape(message.shape, 8, budget, at)
     count = math.prod(shape)
     refuse_typed(message)
     if message.strings is not None:
@@ -297,8 +290,9 @@ def _decode_strings(data: memoryview, message: Message, limits: Limits, at: int)
     else:
         offsets, raw = np.zeros(1, np.int64), b""
     missing = count - (len(offsets) - 1)
+    budget.strings(count - missing, at)
     if missing:
-        offsets, raw = _repeat_string(offsets, raw, missing, message, limits, at)
+        offsets, raw = _repeat_string(offsets, raw, missing, message, budget, at)
     try:
         return Strings(shape, offsets, raw)
     except InvalidValueError as error:
@@ -306,12 +300,11 @@ def _decode_strings(data: memoryview, message: Message, limits: Limits, at: int)
 
 
 def _repeat_string(
-    offsets: Array, raw: Any, missing: int, message: Message, limits: Limits, at: int
+    offsets: Array, raw: Any, missing: int, message: Message, budget: Budget, at: int
 ) -> tuple[Array, bytes]:
     """The same rule for strings: the last one again, or empty ones."""
     last = bytes(raw[int(offsets[-2]) :]) if len(offsets) > 1 else b""
-    message.grown = missing * (_STRING_COST + len(last))
-    allocate_within(limits, message.grown, f"string{message.shape}", at)
+    budget.charge(missing * (_STRING_COST + len(last)), f"string{message.shape}", at)
     try:
         steps = np.arange(1, missing + 1, dtype=np.int64)
         steps *= len(last)

@@ -22,6 +22,8 @@ from tensorbytes.tensor import Array
 
 HALF, FLOAT8 = 13, 18
 _FEW_BYTES = 16
+# Fields that are held as such: each takes over 100 bytes, where its value may take two.
+_MOST_FIELDS = 4096
 _SMALL_FLOATS = (*(name for name in dtypes.DTYPES if name.startswith("float8")), "float4_e2m1fn")
 # Field numbers: the wire's element type and the dtypes that use them.
 FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
@@ -41,37 +43,68 @@ FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
 _FIELD_OF = {name: number for number, (_, names) in FIELDS.items() for name in names}
 
 
-def take(typed: dict[int, list[proto.Field]], item: proto.Field) -> None:
+class Values:
+    """The values of one field of a message: its fields, of which many are turned into an array at a time."""
+
+    __slots__ = ("_fields", "_kind", "_parts", "at")
+
+    def __init__(self, at: int, kind: str) -> None:
+        self.at, self._kind = at, kind
+        self._fields: list[proto.Field] = []
+        self._parts: list[Array] = []
+
+    def add(self, data: memoryview, item: proto.Field) -> None:
+        self._fields.append(item)
+        if len(self._fields) >= _MOST_FIELDS and self._kind != "bytes":
+            self._pack(data)
+
+    def _pack(self, data: memoryview) -> None:
+        convert = integers if self._kind == "varint" else floats
+        self._parts.append(convert(data, self._fields, self._kind))
+        self._fields = []
+
+    def array(self, data: memoryview) -> Array:
+        """All of them, as the wire has them: uint64, float32, float64 or bytes."""
+        if self._kind == "bytes":
+            return np.frombuffer(proto.delimited(data, self._fields[-1]), np.uint8)
+        if self._fields:
+            self._pack(data)
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+
+
+def take(typed: dict[int, Values], data: memoryview, item: proto.Field, kind: str) -> None:
     """Keep a field for later, unless it holds no values: packed fields may be empty."""
     empty = item.wire == proto.DELIMITED and item.start == item.end
     if item.number == FLOAT8:  # one bytes field, of which the last counts
         typed.pop(FLOAT8, None)
     if not empty:
-        typed.setdefault(item.number, []).append(item)
+        if item.number not in typed:
+            typed[item.number] = Values(item.at, kind)
+        typed[item.number].add(data, item)
 
 
-def values(data: memoryview, typed: dict[int, list[proto.Field]], row: DType) -> Array:
+def values(data: memoryview, typed: dict[int, Values], row: DType) -> Array:
     """The values as rows of `itemsize` bytes."""
     own = _FIELD_OF.get(row.name)
     if own == FLOAT8 and row.bits == 8 and HALF in typed:
         own = HALF
     for number, items in typed.items():
         if number != own:
-            raise CorruptError(f"field {number} holds values that a tensor of {row.name} does not use", at=items[0].at)
+            raise CorruptError(f"field {number} holds values that a tensor of {row.name} does not use", at=items.at)
     if own is None or own not in typed:
         return np.empty((0, row.itemsize), np.uint8)
     items, kind = typed[own], FIELDS[own][0]
+    flat = items.array(data)
     if kind == "bytes":
-        return np.frombuffer(proto.delimited(data, items[-1]), np.uint8).reshape(-1, 1)
+        return flat.reshape(-1, 1)
     if kind == "varint":
-        return narrow(integers(data, items), row, items[0].at)
-    flat = floats(data, items, kind)
+        return narrow(flat, row, items.at)
     if flat.nbytes % row.itemsize:
-        raise CorruptError(f"an odd number of values for {row.name}", at=items[0].at)
+        raise CorruptError(f"an odd number of values for {row.name}", at=items.at)
     return flat.view(np.uint8).reshape(-1, row.itemsize)
 
 
-def integers(data: memoryview, items: Iterable[proto.Field]) -> Array:
+def integers(data: memoryview, items: Iterable[proto.Field], kind: str = "varint") -> Array:
     """Packed and single varints as uint64, in order."""
     chunks: list[Array] = []
     few: list[int] = []  # from here and there: NumPy is too slow for one at a time

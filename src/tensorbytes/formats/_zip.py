@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbytes import threads
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.typing import Buffer, bytes_view
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ _LOCAL, _CENTRAL = struct.Struct("<IHHHHHIIIHH"), struct.Struct("<IHHHHHHIIIHHHH
 _END, _END64, _LOCATOR = struct.Struct("<IHHHHIIH"), struct.Struct("<IQHHIIQQQQ"), struct.Struct("<IIQI")
 _LOCAL_MARK, _CENTRAL_MARK, _END_MARK = 0x04034B50, 0x02014B50, 0x06054B50
 _END64_MARK, _LOCATOR_MARK = 0x06064B50, 0x07064B50
+# About what an entry of the directory takes in memory.
+_MEMBER_BYTES = 400
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
 _UTF8 = 1 << 11
 _REFUSED_FLAGS = 1 << 0 | 1 << 5 | 1 << 6 | 1 << 13  # encryption, patches
@@ -68,11 +71,12 @@ class Member(NamedTuple):
 # ---- reading ----------------------------------------------------------------
 
 
-def members(data: memoryview, limits: Limits) -> list[Member]:
+def members(data: memoryview, budget: Budget) -> list[Member]:
     """The members of an archive in the order of its directory, checked against one another."""
     count, size, start = _directory(data)
-    if count > limits.max_tensors:
-        raise LimitError(f"an archive of {count} members, over the limit of {limits.max_tensors}")
+    if count > budget.max_tensors:
+        raise LimitError(f"an archive of {count} members, over the limit of {budget.max_tensors}")
+    budget.objects(count, "the members of an archive", 0, _MEMBER_BYTES)
     found: list[Member] = []
     names: set[str] = set()
     at, end = start, start + size
@@ -251,11 +255,17 @@ def _check_apart(found: Sequence[Member]) -> None:
         end = member.start + member.stored
 
 
-def content(data: memoryview, member: Member, limits: Limits, check: bool = True) -> memoryview:
-    """A member's bytes: a view where it is stored, fresh memory where it is deflated."""
+def charge(members: Iterable[Member], budget: Budget) -> None:
+    """Count what these members take in memory, before any of them is inflated."""
+    for member in members:
+        budget.charge(member.size - member.stored, f"the inflated member {member.name!r}", member.start)
+
+
+def content(data: memoryview, member: Member, check: bool = True) -> memoryview:
+    """A member's bytes: a view where it is stored, fresh memory where it is deflated. The caller has charged it."""
     raw = data[member.start : member.start + member.stored]
     if member.method == DEFLATED:
-        raw = memoryview(_inflate(raw, member, limits))
+        raw = memoryview(_inflate(raw, member))
     if check:
         check_crc(raw, member)
     return raw
@@ -276,12 +286,7 @@ def checksum_differs(member: Member) -> CorruptError:
     return CorruptError(f"the checksum of the member {member.name!r} differs", at=member.start)
 
 
-def _inflate(raw: memoryview, member: Member, limits: Limits) -> bytes:
-    if member.size > limits.max_bytes + member.stored:
-        raise LimitError(
-            f"the member {member.name!r} would take {member.size} bytes of memory, over the limit of "
-            f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
-        )
+def _inflate(raw: memoryview, member: Member) -> bytes:
     try:
         engine = _inflater()
         made: bytes = engine.decompress(raw, member.size + 1)

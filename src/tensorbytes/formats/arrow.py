@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tensorbytes import storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._arrow import flat as arrow_flat
@@ -61,8 +62,9 @@ class Arrow(Format):
         super().write(document, target, allow, options, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
         arrow("format 'arrow'")
-        yield arrow_table.document(arrow_ipc.Ipc(data, limits, lazy), limits, lazy)
+        yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy), budget, lazy)
 
 
 def kind_of(head: bytes) -> int:
@@ -90,7 +92,7 @@ def from_table(table: Any, limits: Limits = LIMITS) -> Document:
     """What a pyarrow.Table holds, or anything else that gives an Arrow stream; memory is shared."""
     pa = arrow()
     found = table if isinstance(table, pa.Table) else pa.table(table)
-    return arrow_table.document(arrow_ipc.InMemory(found), limits, lazy=False)
+    return arrow_table.document(arrow_ipc.InMemory(found), Budget(limits, found.nbytes), lazy=False)
 
 
 FORMAT = Arrow()

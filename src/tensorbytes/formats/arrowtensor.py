@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere
 from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError
 from tensorbytes.formats import Format, Options, _json, dense, only_value
 from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats._arrow.flat import Flat
-from tensorbytes.formats._tensorproto import allocate_within, check_shape
+from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.formats.arrow import kind_of
 from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tree import Document, Leaf
@@ -64,6 +65,7 @@ class ArrowTensor(Format):
         return [arrow_flat.CONTINUES + struct.pack("<i", len(head)) + head, tensor.data]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
         message = arrow_flat.message(data, 0)
         if message is None or message.kind == arrow_flat.SPARSE:
             raise UnsupportedError("an Arrow message of a sparse tensor, or of nothing: only dense ones are read")
@@ -73,7 +75,7 @@ class ArrowTensor(Format):
             raise UnsupportedError(f"an Arrow message of version V{message.version + 1}; known: V4, V5 (byte 0)")
         if message.end != len(data):
             raise CorruptError(f"{len(data) - message.end} bytes follow the tensor", at=message.end)
-        yield Document([Leaf(_tensor(message.header, data[message.start : message.end], message.start, limits, lazy))])
+        yield Document([Leaf(_tensor(message.header, data[message.start : message.end], message.start, budget, lazy))])
 
 
 # ---- writing ------------------------------------------------------------------
@@ -150,9 +152,9 @@ def _message(tensor: Tensor, names: list[bytes]) -> bytes:
 # ---- reading ------------------------------------------------------------------
 
 
-def _tensor(header: Flat, body: memoryview, at: int, limits: Limits, lazy: bool) -> Tensor | Deferred:
+def _tensor(header: Flat, body: memoryview, at: int, budget: Budget, lazy: bool) -> Tensor | Deferred:
     dtype = _dtype(header)
-    shape, names = _shape(header, limits, dtypes.get(dtype).itemsize)
+    shape, names = _shape(header, budget, dtypes.get(dtype).itemsize)
     meta = {_NAMES: _json.dump(names)} if any(names) else {}
     content = _content(header, body)
     width = dtypes.get(dtype).itemsize
@@ -171,7 +173,7 @@ def _tensor(header: Flat, body: memoryview, at: int, limits: Limits, lazy: bool)
         raise CorruptError(f"strides of {list(strides)} leave the {len(content)} bytes of the message", at=at)
     elements = np.ndarray(shape, f"V{width}", content, strides=strides)
     if size > len(content):  # a stride of 0 makes much out of little
-        allocate_within(limits, size, f"{dtype}{list(shape)}", at)
+        budget.charge(size, f"{dtype}{list(shape)}", at)
     later = elsewhere(dtype, elements)
     if lazy:
         return Deferred("tensor", dtype, shape, later.fetch, size, later.part, meta=meta)
@@ -191,11 +193,11 @@ def _dtype(header: Flat) -> str:
     raise UnsupportedError(f"an Arrow tensor of the type number {kind}: only integers and floats are tensors in Arrow")
 
 
-def _shape(header: Flat, limits: Limits, width: int) -> tuple[tuple[int, ...], list[str]]:
+def _shape(header: Flat, budget: Budget, width: int) -> tuple[tuple[int, ...], list[str]]:
     start, count = header.vector(2, 4)
     sizes: list[int] = []
     names: list[str] = []
-    for axis in range(min(count, limits.max_rank + 1)):
+    for axis in range(min(count, budget.max_rank + 1)):
         place = start + 4 * axis
         dim = Flat(header.data, place + header.number("<I", place), header.base)
         sizes.append(dim.scalar(0, "<q"))
@@ -205,7 +207,7 @@ def _shape(header: Flat, limits: Limits, width: int) -> tuple[tuple[int, ...], l
             raise CorruptError(f"the name of axis {axis} is not UTF-8", at=header.base) from None
     if any(n < 0 for n in sizes):
         raise CorruptError(f"a shape of {sizes}", at=header.base)
-    return check_shape(sizes, width, limits, header.base), names
+    return check_shape(sizes, width, budget, header.base), names
 
 
 def _strides(header: Flat, rank: int) -> tuple[int, ...] | None:

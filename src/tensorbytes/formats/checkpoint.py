@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tensorbytes import dtypes, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _json
 from tensorbytes.formats._checkpoint import bundle_write, sstable
@@ -95,7 +96,7 @@ class Checkpoint(Format):
             raise UsageError(f"keys={keys!r}: expected 'raw' or 'clean'")
         prefix = find_prefix(path)
         try:
-            document = _read_current(prefix, limits, lazy)
+            document = _read_current(prefix, Budget(limits), lazy)
         except CorruptError as error:
             raise error.shifted(0, error.path or f"{prefix}.index") from None
         if keys == "clean":
@@ -202,12 +203,12 @@ def _escaped(name: str) -> str:
     )
 
 
-def _read_current(prefix: str, limits: Limits, lazy: bool) -> Document:
+def _read_current(prefix: str, budget: Budget, lazy: bool) -> Document:
     """The document of one checkpoint, also if others take its place meanwhile: never data of another one."""
     for _ in range(_ATTEMPTS):
         before = _identity(prefix)
         try:
-            document = _read(Bundle(prefix, limits), limits, lazy)
+            document = _read(Bundle(prefix, budget), budget, lazy)
         except (CorruptError, FileNotFoundError):
             if _identity(prefix) == before:
                 raise
@@ -222,7 +223,7 @@ def _identity(prefix: str) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def _read(bundle: Bundle, limits: Limits, lazy: bool) -> Document:
+def _read(bundle: Bundle, budget: Budget, lazy: bool) -> Document:
     """The document of a checkpoint. Where there are notes, what they join is read even if lazy."""
     values = bundle.lazily() if lazy else bundle.eagerly()
     notes = _notes(bundle, values.pop(NOTES, None))
@@ -238,7 +239,7 @@ def _read(bundle: Bundle, limits: Limits, lazy: bool) -> Document:
         parts.append(Part(name, value, note, at))
     if notes:
         raise CorruptError(f"{NOTES} has a note on {min(notes)!r}, which is not there", at=0)
-    document = unpack(parts, limits, lazy)
+    document = unpack(parts, budget, lazy)
     if not checks:
         return document
     by_place = {_place(part): checks[part.name] for part in parts if part.name in checks}

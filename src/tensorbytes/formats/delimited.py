@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorbytes._wire import proto, varint
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits
 from tensorbytes.formats import Format, Options, _message, _storing, frame
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
 from tensorbytes.formats._storing import Storing
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
 
@@ -61,15 +61,15 @@ class Delimited(Format):
         return (piece for size, pieces in found for piece in (varint(size), *pieces))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        return frame.assemble(_records(data, limits, lazy, options.get("dequantize", True)))
+        found = _records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))
+        return frame.assemble(found, limits, len(data))
 
 
-def _records(data: memoryview, limits: Limits, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int]]:
+def _records(data: memoryview, budget: Budget, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int]]:
     for number, (start, end) in enumerate(spans(data)):
-        if number >= limits.max_tensors:
-            raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
-        record = _message.decode(data, start, end, limits, lazy, dequantize)
-        limits = after(limits, record.grown)
+        if number >= budget.max_tensors:
+            raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+        record = _message.decode(data, start, end, budget, lazy, dequantize)
         yield record, start
 
 

@@ -25,12 +25,12 @@ from tensorbytes._wire import (
     frames,
     mask,
 )
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _storing
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk
 from tensorbytes.tree import Document, Leaf
@@ -87,7 +87,8 @@ class Frame(Format):
         return frames(list(records(document, 0, storing)))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        return assemble(read_records(data, limits, lazy, options.get("dequantize", True)))
+        found = read_records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))
+        return assemble(found, limits, len(data))
 
 
 def records(document: Document, at: int = 0, storing: Storing = AS_IS) -> Iterator[list[Any]]:
@@ -139,18 +140,17 @@ def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iter
 
 
 def read_records(
-    data: memoryview, limits: Limits, lazy: bool = False, dequantize: bool = True
+    data: memoryview, budget: Budget, lazy: bool = False, dequantize: bool = True
 ) -> Iterator[tuple[Record, int]]:
     """Each record, with its offset."""
     # Large records are verified when they are read: those that are compressed have checksums of their own.
-    for start, end in spans(data, 0 if lazy else SMALL, limits):
-        record = read_record(data, start, end, limits, lazy, end - start < LARGE_PAYLOAD, dequantize)
-        limits = after(limits, record.grown)
+    for start, end in spans(data, 0 if lazy else SMALL, budget.limits):
+        record = read_record(data, start, end, budget, lazy, end - start < LARGE_PAYLOAD, dequantize)
         yield record, start
 
 
 def read_record(
-    data: memoryview, start: int, end: int, limits: Limits, lazy: bool, verified: bool = False, dequantize: bool = True
+    data: memoryview, start: int, end: int, budget: Budget, lazy: bool, verified: bool = False, dequantize: bool = True
 ) -> Record:
     """The record in [start, end). `verified` says that its checksum was looked at; a lazy one must vouch for its
     own header, or is read whole."""
@@ -160,25 +160,25 @@ def read_record(
 
     if lazy and end - start < _record.ALIGN_FROM:  # too small for a header checksum of ours
         check()
-        return _record.decode(data, start, end, limits, lazy=True, dequantize=dequantize)
+        return _record.decode(data, start, end, budget, lazy=True, dequantize=dequantize)
     if verified and not lazy:
-        return _record.decode(data, start, end, limits, dequantize=dequantize)
+        return _record.decode(data, start, end, budget, dequantize=dequantize)
     try:
-        record = _record.decode(data, start, end, limits, lazy=lazy, verify=check, dequantize=dequantize)
+        record = _record.decode(data, start, end, budget, lazy=lazy, verify=check, dequantize=dequantize)
     except (LimitError, UnsupportedError):
         check()  # damage may explain what was found
         raise
     compressed = record.leaf.stored is not None and record.leaf.stored.compression
     if lazy and record.header_checked and not compressed:  # chunks have checksums of their own
-        leaf = record.leaf._replace(check=lambda: check_record(data, start, end, limits))
+        leaf = record.leaf._replace(check=lambda: check_record(data, start, end, budget.renewed(end - start)))
         return record._replace(leaf=leaf)
     return record
 
 
-def check_record(data: memoryview, start: int, end: int, limits: Limits) -> None:
+def check_record(data: memoryview, start: int, end: int, budget: Budget) -> None:
     """Everything about a record that lazy reading puts off."""
     check_payload(data, start, end)
-    _record.decode(data, start, end, limits)
+    _record.decode(data, start, end, budget)
 
 
 def check_payload(data: memoryview, start: int, end: int) -> None:
@@ -225,13 +225,16 @@ class Assembler:
             )
 
 
-def assemble(found: Iterator[tuple[Record, int]]) -> Iterator[Document]:
-    assembler = Assembler()
+def assemble(found: Iterator[tuple[Record, int]], limits: Limits, size: int) -> Iterator[Document]:
+    """The documents of an input of `size` bytes. Each has the limits to itself: who keeps several counts them."""
+    assembler, held = Assembler(), Budget(limits, size)
     at = 0
     for record, at in found:
+        held.tensors(1, at)
         document = assembler.add(record, at)
         if document is not None:
             yield document
+            held = Budget(limits, size)
     assembler.finish(at)
 
 

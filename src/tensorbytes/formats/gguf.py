@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._gguf_values import UINT32, Cursor, numbers_of, read
@@ -48,6 +49,8 @@ _ALIGNMENT = 32
 _VERSION = "GGUF.version"
 # The least that a metadata entry (key, type, value) and a tensor's description take.
 _ENTRY_BYTES, _TENSOR_BYTES = 13, 24
+# About what an entry of the metadata takes in memory.
+_ENTRY_MEMORY = 320
 
 # Types whose elements are numbers of ours.
 PLAIN = {
@@ -115,13 +118,15 @@ class Gguf(Format):
         return head.startswith(MAGIC)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
         arrays = options.get("arrays", False)
         if not isinstance(arrays, bool):
             raise UsageError(f"arrays={arrays!r}: expected True or False")
-        cursor, version = _start(data, limits)
+        cursor, version = _start(data, budget)
         tensors = cursor.count(_TENSOR_BYTES, "tensors")
-        if tensors > limits.max_tensors:
-            raise LimitError(f"{tensors} tensors, over the limit of {limits.max_tensors} (byte 8)")
+        if tensors > budget.max_tensors:
+            raise LimitError(f"{tensors} tensors, over the limit of {budget.max_tensors} (byte 8)")
+        budget.tensors(tensors, 8)
         meta = {_VERSION: str(version)} | ({"GGUF.byteorder": "big"} if cursor.big else {})
         leaves: dict[str, Leaf] = {}
         alignment = _entries(cursor, meta, leaves if arrays else None)
@@ -137,14 +142,14 @@ class Gguf(Format):
         yield Document(list(leaves.values()) or [Leaf(Tensor("bool", (0,), b""), kind="dict")], meta)
 
 
-def _start(data: memoryview, limits: Limits) -> tuple[Cursor, int]:
+def _start(data: memoryview, budget: Budget) -> tuple[Cursor, int]:
     """The cursor after the version."""
     if bytes(data[:4]) != MAGIC:
         raise CorruptError(f"not a GGUF file: it starts with {bytes(data[:4])!r}", at=0)
     if len(data) < 24:
         raise CorruptError(f"a GGUF file of {len(data)} bytes ends inside its header", at=len(data))
     big = struct.unpack_from("<I", data, 4)[0] & 0xFFFF == 0
-    cursor = Cursor(data, 4, big, limits)
+    cursor = Cursor(data, 4, big, budget)
     version = cursor.number("I", "the version")
     if version == 1:
         raise UnsupportedError("GGUF version 1, of 2023, is not read: convert the file with a llama.cpp of that time")
@@ -159,6 +164,7 @@ def _entries(cursor: Cursor, meta: dict[str, str], arrays: dict[str, Leaf] | Non
     alignment = _ALIGNMENT
     for _ in range(cursor.count(_ENTRY_BYTES, "metadata entries")):
         at = cursor.at
+        cursor.budget.objects(1, "the metadata", at, _ENTRY_MEMORY)
         key = cursor.text("a metadata key")
         if key in meta:
             raise CorruptError(f"the metadata key {key!r} appears twice", at=at)
@@ -178,13 +184,13 @@ def _describe(cursor: Cursor) -> Described:
     at = cursor.at
     name = cursor.text("a tensor's name")
     rank = cursor.number("I", f"the rank of {name!r}")
-    if rank > cursor.limits.max_rank:
-        raise LimitError(f"{name!r} has the rank {rank}, over the limit of {cursor.limits.max_rank} (byte {at})")
+    if rank > cursor.budget.max_rank:
+        raise LimitError(f"{name!r} has the rank {rank}, over the limit of {cursor.budget.max_rank} (byte {at})")
     dims = [cursor.number("Q", f"the shape of {name!r}") for _ in range(rank)]
     kind, offset = cursor.number("I", f"the type of {name!r}"), cursor.number("Q", f"the offset of {name!r}")
-    shape = check_shape(dims[::-1], 1, cursor.limits, at)
+    shape = check_shape(dims[::-1], 1, cursor.budget, at)
     if kind in PLAIN:
-        check_shape(shape, dtypes.get(PLAIN[kind]).itemsize, cursor.limits, at)
+        check_shape(shape, dtypes.get(PLAIN[kind]).itemsize, cursor.budget, at)
         return Described(name, PLAIN[kind], shape, {}, offset, at)
     if kind not in BLOCKS:
         what = f"{_GONE[kind]}, which llama.cpp no longer has" if kind in _GONE else f"{kind}, which is unknown here"
@@ -194,7 +200,7 @@ def _describe(cursor: Cursor) -> Described:
     if row % weights:
         raise CorruptError(f"{name!r}: rows of {row} weights, but {label} has blocks of {weights}", at=at)
     meta = {"gguf.type": label, "gguf.shape": json.dumps(list(shape))}
-    stored = check_shape((*shape[:-1], row // weights * size), 1, cursor.limits, at)
+    stored = check_shape((*shape[:-1], row // weights * size), 1, cursor.budget, at)
     return Described(name, "uint8", stored, meta, offset, at)
 
 

@@ -30,13 +30,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, LimitError, Limits, LossError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, unpack
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.tensor import Strings, Tensor
 from tensorbytes.tree import Document, Leaf, path_name
 from tensorbytes.typing import Buffer
@@ -75,7 +75,8 @@ class Npy(Format):
         return out
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        arrays = _arrays(data, limits, lazy, options)
+        budget = Budget(limits, len(data))
+        arrays = _arrays(data, budget, lazy, options)
         item = 0
         for at, found, value in arrays:
             if not item and found.end == len(data) and _is_plain(found, value):  # most files
@@ -91,7 +92,7 @@ class Npy(Format):
                 parts.append(Part(name, value, found.header.note, at))
             if item or found.end < len(data):  # a single value is itself, not a list of one
                 item += 1
-            yield unpack(parts, limits, lazy)._replace(item=item)
+            yield unpack(parts, budget, lazy)._replace(item=item)
 
 
 def _is_plain(found: npy_arrays.Found, value: Tensor | Strings | Deferred) -> bool:
@@ -100,16 +101,16 @@ def _is_plain(found: npy_arrays.Found, value: Tensor | Strings | Deferred) -> bo
 
 
 def _arrays(
-    data: memoryview, limits: Limits, lazy: bool, options: Options
+    data: memoryview, budget: Budget, lazy: bool, options: Options
 ) -> Iterator[tuple[int, npy_arrays.Found, Tensor | Strings | Deferred]]:
     """Where each array of a file stands, what its header says, and the array."""
     dtype = npy_arrays.true_dtype(options, _UNNAMED)
     at = count = 0
     while at < len(data) or not count:
-        if count >= limits.max_tensors:
-            raise LimitError(f"over {limits.max_tensors} arrays; pass limits=Limits(max_tensors=...) to read them")
-        found = npy_arrays.find(data, at, _UNNAMED, limits, dtype)
-        limits = after(limits, found.grown)
+        if count >= budget.max_tensors:
+            raise LimitError(f"over {budget.max_tensors} arrays; pass limits=Limits(max_tensors=...) to read them")
+        budget.tensors(1, at)
+        found = npy_arrays.find(data, at, _UNNAMED, budget, dtype)
         yield at, found, npy_arrays.value(data, found, lazy)
         at = found.end
         count += 1

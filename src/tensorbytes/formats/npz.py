@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from tensorbytes import storage, threads
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     CorruptError,
@@ -43,7 +44,6 @@ from tensorbytes.formats import Format, Options, Salvaged, _zip
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, complete, unpack
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.formats._torch import unread
 from tensorbytes.formats._zip import Content, Member
 from tensorbytes.tensor import Strings, Tensor
@@ -84,42 +84,46 @@ class Npz(Format):
         return _zip.archive(contents, npy_header.ALIGNMENT, _PADDING)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        members = _zip.members(data, limits)
+        budget = Budget(limits, len(data))
+        members = _zip.members(data, budget)
         if not lazy or not members:
-            _check_growth(members, limits)
-            get = partial(_zip.content, data, limits=limits)
-            yield _assembled(_contents(get, members), members, limits, options)
+            _zip.charge(members, budget)
+            get = partial(_zip.content, data)
+            yield _assembled(_contents(get, members), members, budget, options)
             return
         parts, objects = [], []
+        budget.tensors(len(members))
         for member in members:
             try:
-                parts.append(_open(data, member, limits, options))
+                parts.append(_open(data, member, budget, options))
             except _UnreadError as error:
                 objects.append(error.leaf(member))
-        found = _unread(data, parts, members, limits) if parts else _EMPTY
+        found = _unread(data, parts, members, budget) if parts else _EMPTY
         if objects and not unread.skips(options):
             found = found._replace(leaves=[*(found.leaves if parts else ()), *objects])
         yield found
 
     def salvage(self, data: memoryview, limits: Limits) -> Salvaged:
+        budget = Budget(limits, len(data))
         members, lost = _zip.local_members(data)
         parts = []
         for member in members:
             try:
-                parts.append(_open(data, member, limits, {}))
+                parts.append(_open(data, member, budget, {}))
             except (CorruptError, UnsupportedError):
                 lost.append(member.name)
         whole = complete(parts)
         kept = {part.name for part in whole}
         names = [part.name for part in parts if part.name not in kept and "of" not in part.note]
         names += [name.removesuffix(_SUFFIX) for name in lost]
-        return Salvaged(_unread(data, whole, members, limits), names)
+        return Salvaged(_unread(data, whole, members, budget), names)
 
     def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
         data = storage.map_open(file)
-        members = _zip.members(data, limits)
-        _check_growth(members, limits)
-        yield _assembled(_fetch_all(file, data, members, limits), members, limits, options)
+        budget = Budget(limits, len(data))
+        members = _zip.members(data, budget)
+        _zip.charge(members, budget)
+        yield _assembled(_fetch_all(file, data, members), members, budget, options)
 
 
 # ---- writing ----------------------------------------------------------------
@@ -168,31 +172,21 @@ def _renamed(piece: npy_arrays.Piece, new: dict[str, str]) -> npy_arrays.Piece:
 # ---- reading ----------------------------------------------------------------
 
 
-def _check_growth(members: list[Member], limits: Limits) -> None:
-    grown = sum(max(member.size - member.stored, 0) for member in members)
-    if grown > limits.max_bytes:
-        raise LimitError(
-            f"the members would take {grown} bytes of memory more than the file has, over the limit of "
-            f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
-        )
-
-
-def _assembled(contents: Sequence[memoryview], members: list[Member], limits: Limits, options: Options) -> Document:
+def _assembled(contents: Sequence[memoryview], members: list[Member], budget: Budget, options: Options) -> Document:
     """The document of these members, whose contents are verified."""
     parts = []
-    left = limits
+    budget.tensors(len(members))
     objects: list[_UnreadError] = []
     for content, member in zip(contents, members, strict=True):
         try:
-            found = _find(content, member, left, options)
+            found = _find(content, member, budget, options)
         except _UnreadError as error:
             objects.append(error)
             continue
-        left = after(left, found.grown)
         parts.append(_part(content, member, found, lazy=False))
     if not unread.skips(options) and objects:
         raise objects[0].refusal(len(objects) - 1)
-    return unpack(parts, limits, lazy=False) if parts else _EMPTY
+    return unpack(parts, budget, lazy=False) if parts else _EMPTY
 
 
 class _UnreadError(UnsupportedError):
@@ -219,13 +213,13 @@ class _UnreadError(UnsupportedError):
 _EMPTY = Document([Leaf(Tensor("bool", (0,), b""), (), "dict")])
 
 
-def _unread(data: memoryview, parts: Sequence[Part], members: Sequence[Member], limits: Limits) -> Document:
+def _unread(data: memoryview, parts: Sequence[Part], members: Sequence[Member], budget: Budget) -> Document:
     """The document of parts that were not read yet."""
     by_name = {_name(member): member for member in members}
     # Ragged and sparse values are put together at once.
     at_once = [by_name[part.name] for part in parts if part.note.keys() & {"layout", "of"}]
-    _check_growth(at_once, limits)
-    document = unpack(parts, limits, lazy=True)
+    _zip.charge(at_once, budget)
+    document = unpack(parts, budget, lazy=True)
     by_place = {part.at: part for part in parts}
     return document._replace(
         leaves=[_with_checksum(data, leaf, by_place[leaf.at], by_name) for leaf in document.leaves]
@@ -240,12 +234,12 @@ def _contents(get: Callable[[Member], memoryview], members: list[Member]) -> lis
         return list(pool.map(get, members))
 
 
-def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member], limits: Limits) -> list[memoryview]:
+def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member]) -> list[memoryview]:
     """The contents of an open file's members, each in memory of its own; `data` is a map of the file."""
 
     def get(member: Member) -> memoryview:
         if member.method == _zip.DEFLATED:
-            return _zip.content(data, member, limits)
+            return _zip.content(data, member)
         room = storage.aligned(member.size, 0)
         return _verified(room, _read_and_sum(file, room, member.start), member)
 
@@ -292,13 +286,13 @@ def _name(member: Member) -> str:
     return member.name.removesuffix(_SUFFIX)
 
 
-def _find(content: memoryview | bytes, member: Member, limits: Limits, options: Options) -> npy_arrays.Found:
+def _find(content: memoryview | bytes, member: Member, budget: Budget, options: Options) -> npy_arrays.Found:
     """The array in a member, which must be all that is in it. Faults are told by where the member stands."""
     if bytes(content[: len(npy_header.MAGIC)]) != npy_header.MAGIC:
         raise UnsupportedError(f"the archive's member {member.name!r} is no npy array; an npz file holds nothing else")
     name = _name(member)
     try:
-        found = npy_arrays.find(content, 0, name, limits, npy_arrays.true_dtype(options, name))
+        found = npy_arrays.find(content, 0, name, budget, npy_arrays.true_dtype(options, name))
     except CorruptError as error:
         raise error.shifted(member.start) from None
     except LimitError as error:
@@ -320,26 +314,30 @@ def _part(content: memoryview, member: Member, found: npy_arrays.Found, lazy: bo
     return Part(_name(member), value, found.header.note, member.at)
 
 
-def _open(data: memoryview, member: Member, limits: Limits, options: Options) -> Part:
+def _open(data: memoryview, member: Member, budget: Budget, options: Options) -> Part:
     """The array in a member, unread."""
     if member.method == _zip.STORED:
-        content = _zip.content(data, member, limits, check=False)
-        return _part(content, member, _find(content, member, limits, options), lazy=True)
+        content = _zip.content(data, member, check=False)
+        return _part(content, member, _find(content, member, budget, options), lazy=True)
     head = _zip.inflate_head(data, member, _HEAD_BYTES)
     if head.startswith(npy_header.MAGIC) and len(head) == _HEAD_BYTES:
         try:
             head = _zip.inflate_head(data, member, max(npy_header.needed(head, 0), _HEAD_BYTES))
         except CorruptError as error:
             raise error.shifted(member.start) from None
-    found = _find(head, member, limits, options)
+    found = _find(head, member, budget, options)
+
+    def inflated() -> memoryview:
+        _zip.charge([member], budget.renewed(member.stored))
+        return _zip.content(data, member)
 
     def fetch() -> Tensor | Strings:
-        part = _part(_zip.content(data, member, limits), member, found, lazy=False)
+        part = _part(inflated(), member, found, lazy=False)
         assert isinstance(part.value, Tensor | Strings)
         return part.value
 
     def part(index: Any) -> Tensor | Strings:
-        text = _part(_zip.content(data, member, limits), member, found, lazy=True).value
+        text = _part(inflated(), member, found, lazy=True).value
         assert isinstance(text, Deferred)
         assert text.part is not None
         return text.part(index)

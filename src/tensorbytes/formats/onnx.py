@@ -36,13 +36,14 @@ import numpy as np
 
 from tensorbytes import dtypes, storage
 from tensorbytes._wire import proto, strings_pack, varint
+from tensorbytes.budget import Budget
 from tensorbytes.errors import Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options, _json, _packed, check_document
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._onnx import model as onnx_model
 from tensorbytes.formats._onnx import sniff as onnx_sniff
 from tensorbytes.formats._onnx.files import Files
-from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, fields, leaf, parse
+from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, leaf, parse
 from tensorbytes.storage import Target
 from tensorbytes.tensor import ENCODINGS, Sparse, Strings, Tensor
 from tensorbytes.tree import Document, Leaf, path_name
@@ -92,7 +93,8 @@ class Onnx(Format):
         super().write(document, target, allow, options, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        yield _decode(data, limits, lazy, options, None)
+        budget = Budget(limits, len(data))
+        yield _decode(data, budget, lazy, options, None)
 
     def claims(self, path: str) -> bool:
         """Models and tensors may point to files beside them, so they are read by their path."""
@@ -105,26 +107,27 @@ class Onnx(Format):
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         data = storage.map_file(path) if lazy else storage.read(path)
-        yield _decode(data, limits, lazy, options, os.path.dirname(os.path.abspath(path)))
+        budget = Budget(limits, len(data))
+        yield _decode(data, budget, lazy, options, os.path.dirname(os.path.abspath(path)))
 
 
-def _decode(data: memoryview, limits: Limits, lazy: bool, options: Options, folder: str | None) -> Document:
+def _decode(data: memoryview, budget: Budget, lazy: bool, options: Options, folder: str | None) -> Document:
     encoding = options.get("encoding", "utf-8")
     if encoding not in ENCODINGS:
         raise UsageError(f"encoding={encoding!r}: expected one of {', '.join(ENCODINGS)}")
-    context = Context(limits, lazy, Files(folder, lazy), encoding)
-    if not _is_tensor(data, limits):
+    context = Context(budget, lazy, Files(folder, lazy), encoding)
+    if not _is_tensor(data, budget):
         return onnx_model.decode(data, context)
-    return Document([leaf(data, parse(data, 0, len(data), limits), context)])
+    return Document([leaf(data, parse(data, 0, len(data), budget), context)])
 
 
-def _is_tensor(data: memoryview, limits: Limits) -> bool:
+def _is_tensor(data: memoryview, budget: Budget) -> bool:
     """A tensor's field 2 is its data type, a number; a model's is the producer's name."""
     dims = 0
-    for item in fields(data, 0, len(data)):
+    for item in proto.fields(data, 0, len(data)):
         dims += item.number == 1
         # More than a tensor may have, and than a model has versions: no need to read on.
-        if dims > limits.max_rank or (item.number == 2 and item.wire == proto.VARINT):
+        if dims > budget.max_rank or (item.number == 2 and item.wire == proto.VARINT):
             return True
     return False
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensorbytes.budget import Budget
 from tensorbytes.errors import Limits, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._arrow import parquet as arrow_parquet
@@ -46,8 +47,9 @@ class Parquet(Format):
         return arrow_parquet.encode(table, compression, rows)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
         arrow("format 'parquet'")
-        yield arrow_table.document(arrow_parquet.Parquet(data), limits, lazy)
+        yield arrow_table.document(arrow_parquet.Parquet(data), budget, lazy)
 
 
 FORMAT = Parquet()

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Limits, LossError
 from tensorbytes.formats import Format, Options, _message, _storing
 from tensorbytes.formats._extension import Place
@@ -54,7 +55,8 @@ class Protobuf(Format):
         return _message.encode(self, leaves[0], Place(document=document.meta), storing)[1]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        leaf, place, *_ = _message.decode(data, 0, len(data), limits, lazy, options.get("dequantize", True))
+        budget = Budget(limits, len(data))
+        leaf, place, *_ = _message.decode(data, 0, len(data), budget, lazy, options.get("dequantize", True))
         if place.parts != 1:
             raise CorruptError(f"part {place.part} of the {place.parts} parts of an object, without the others", at=0)
         # A number in a stream says nothing outside of it.

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import swapped
 from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, bare_value, check_document, dense
@@ -51,26 +52,27 @@ class Raw(Format):
         return [dense(self, bare_value(self, leaf, allow)) for leaf in document.leaves]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
         byteorder, order = _memory_order(options)
         if "fields" in options:
-            yield self._decode_fields(data, limits, lazy, options)
+            yield self._decode_fields(data, budget, lazy, options)
             return
         if "dtype" not in options:
             raise UsageError("raw bytes tell no dtype: pass dtype= (and shape=), as raw.describe(x) gives them")
         row = dtypes.get(_name(options["dtype"]))
         if "shape" in options:
-            shape = _shape(options["shape"], row, limits)
+            shape = _shape(options["shape"], row, budget)
         else:
             if len(data) % row.itemsize:
                 raise CorruptError(f"{len(data)} bytes are no whole number of {row.name}", at=len(data))
             shape = (len(data) // row.itemsize,)
         yield Document([_leaf(data, row.name, shape, byteorder, order, 0, lazy)])
 
-    def _decode_fields(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Document:
+    def _decode_fields(self, data: memoryview, budget: Budget, lazy: bool, options: Options) -> Document:
         leaves, at = [], 0
         for name, dtype, given in _fields(options["fields"]):
             row = dtypes.get(_name(dtype))
-            shape = _shape(given, row, limits)
+            shape = _shape(given, row, budget)
             size = dtypes.nbytes(row, shape)
             leaf = _leaf(data[at : at + size], row.name, shape, *_memory_order(options), at, lazy)
             leaves.append(leaf._replace(path=(("key", name),)))
@@ -87,7 +89,7 @@ def _fields(fields: Any) -> list[tuple[str, Any, Any]]:
         raise UsageError(f"fields={fields!r}: expected a dict of name: (dtype, shape)") from None
 
 
-def _shape(given: Any, row: dtypes.DType, limits: Limits) -> tuple[int, ...]:
+def _shape(given: Any, row: dtypes.DType, budget: Budget) -> tuple[int, ...]:
     """The caller's shape as integers; a single number is a shape of one dimension."""
     try:
         shape = tuple(operator.index(n) for n in (given if isinstance(given, Iterable) else (given,)))
@@ -95,7 +97,7 @@ def _shape(given: Any, row: dtypes.DType, limits: Limits) -> tuple[int, ...]:
         raise UsageError(f"shape {given!r} must hold whole numbers") from None
     if any(n < 0 for n in shape):
         raise UsageError(f"shape {shape} has a negative dimension; without shape= the elements come in one row")
-    return check_shape(shape, row.itemsize, limits, 0)
+    return check_shape(shape, row.itemsize, budget, 0)
 
 
 def _name(dtype: Any) -> str:

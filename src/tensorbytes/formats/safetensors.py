@@ -36,6 +36,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tensorbytes import dtypes, storage
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LimitError, Limits, LossError, UsageError
 from tensorbytes.formats import ADVISORY, Format, Options, Salvaged, _json, _packed, _parts
@@ -74,10 +75,12 @@ class SafeTensors(Format):
         pieces(*_parts_of(document, allow, _extended(options)))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        yield document_of([read(data, limits)], limits, lazy)
+        budget = Budget(limits, len(data))
+        yield document_of([read(data, budget)], budget, lazy)
 
     def salvage(self, data: memoryview, limits: Limits) -> Salvaged:
-        file = read(data, limits, cut=True)
+        budget = Budget(limits, len(data))
+        file = read(data, budget, cut=True)
         there = {entry.name for entry in file.entries if entry.end <= len(data) or entry.begin == entry.end}
         whole = file._replace(entries=[entry for entry in file.entries if entry.name in there])
         if file.notes:
@@ -85,7 +88,7 @@ class SafeTensors(Format):
             whole = whole._replace(entries=[entry for entry in file.entries if entry.name in there])
         lost = [entry.name for entry in file.entries if entry.name not in there]
         heads = [name for name in lost if "of" not in file.notes.get(name, {})]  # not the parts of others
-        return Salvaged(document_of([whole], limits, lazy=True), heads, {"extended": True} if file.notes else {})
+        return Salvaged(document_of([whole], budget, lazy=True), heads, {"extended": True} if file.notes else {})
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
@@ -108,7 +111,8 @@ class SafeTensors(Format):
         return bool(shards.find(path))
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        yield document_of(shards.read(path, lambda data: read(data, limits), lazy), limits, lazy)
+        budget = Budget(limits)
+        yield document_of(shards.read(path, lambda data: read(data, budget), lazy), budget, lazy)
 
 
 def _extended(options: Options) -> bool:
@@ -245,17 +249,17 @@ def _chain(head: bytes, rows: Iterable[tuple[_Stored, Part]]) -> Iterator[Buffer
 # ---- reading ----------------------------------------------------------------
 
 
-def document_of(files: Sequence[File], limits: Limits, lazy: bool) -> Document:
+def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
     """The document that one or several files hold."""
-    if sum(len(file.entries) for file in files) > limits.max_tensors:
-        raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+    if sum(len(file.entries) for file in files) > budget.max_tensors:
+        raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
     meta: dict[str, str] = {}
     for file in files:
         meta = {**file.meta, **meta}
     if not any(file.entries for file in files):
         return Document([Leaf(amended(_EMPTY, None, meta), (), "dict")])
     if any(file.notes for file in files):
-        document = _parts.unpack(_read_parts(files, lazy), limits, lazy)
+        document = _parts.unpack(_read_parts(files, lazy), budget, lazy)
         if len(document.leaves) == 1 and not document.leaves[0].path:
             return Document([_with_meta(document.leaves[0], meta)])
         return Document(document.leaves, meta)

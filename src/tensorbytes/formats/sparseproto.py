@@ -19,6 +19,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import varint
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _record, _tensorproto, only_value
 from tensorbytes.formats._extension import MEANINGFUL
@@ -63,21 +64,22 @@ class SparseProto(Format):
         return [_tensorproto.head(7, shape), _tensorproto.body(strings)[1]]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        message = _tensorproto.parse(data, 0, len(data))
+        budget = Budget(limits, len(data))
+        message = _tensorproto.parse(data, 0, len(data), budget)
         if any(item.number < MEANINGFUL for item in message.extra):
             # Fields of ours: a layout, a name, metadata, which TensorFlow never writes.
-            yield alone(data, limits, lazy)
+            yield alone(data, budget, lazy)
             return
-        strings = _tensorproto.nested(data, message)
+        strings = _tensorproto.nested(data, message, budget)
         rank = len(message.shape)
         fits = message.code == dtypes.STRING_CODE and message.shape[-1:] == [3] and 1 <= rank <= 2
         if not fits or message.has_content or message.typed or math.prod(message.shape) != len(strings):
             raise CorruptError("not a serialized sparse tensor: expected strings of shape [3] or [n, 3]", at=0)
         pieces = [(data, item.start, item.end) for item in strings]
         if rank == 1:
-            value: Value = _from_pieces(pieces, limits)[0]
+            value: Value = _from_pieces(pieces, budget)
         else:
-            value = _from_rows([pieces[i : i + 3] for i in range(0, len(pieces), 3)], limits)
+            value = _from_rows([pieces[i : i + 3] for i in range(0, len(pieces), 3)], budget)
         yield Document([Leaf(value)])
 
 
@@ -150,25 +152,24 @@ def _part(values: Tensor | Strings, start: int, stop: int) -> Tensor | Strings:
 
 def from_triple(strings: Sequence[bytes], limits: Limits = LIMITS) -> Sparse:
     """The sparse tensor of three strings of tf.io.serialize_sparse."""
-    return _from_pieces([(memoryview(raw), 0, len(raw)) for raw in strings], limits)[0]
+    return _from_pieces([(memoryview(raw), 0, len(raw)) for raw in strings], Budget(limits, sum(map(len, strings))))
 
 
 def from_many(rows: Sequence[Sequence[bytes]], limits: Limits = LIMITS) -> Sparse:
     """One sparse tensor of the rows of tf.io.serialize_many_sparse; the largest row sets the shape."""
-    return _from_rows([[(memoryview(raw), 0, len(raw)) for raw in row] for row in rows], limits)
+    size = sum(len(raw) for row in rows for raw in row)
+    return _from_rows([[(memoryview(raw), 0, len(raw)) for raw in row] for row in rows], Budget(limits, size))
 
 
-def _from_pieces(pieces: Sequence[_Piece], limits: Limits) -> tuple[Sparse, Limits]:
-    """The sparse tensor, and what it left of the limits."""
+def _from_pieces(pieces: Sequence[_Piece], budget: Budget) -> Sparse:
     if len(pieces) != 3:
         raise CorruptError(f"a sparse tensor is three strings, got {len(pieces)}", at=0)
     parts = []
     for which, (data, start, end) in zip(("indices", "values", "shape"), pieces, strict=True):
         try:
-            record = _record.decode(data, start, end, limits, nested=True)
+            record = _record.decode(data, start, end, budget, nested=True)
         except CorruptError as error:
             raise CorruptError(f"sparse {which}: {error.what}", at=error.at) from None
-        limits = _tensorproto.after(limits, record.grown)
         parts.append(record.leaf.value)
     indices, values, shape = parts
     at = pieces[0][1]
@@ -176,21 +177,18 @@ def _from_pieces(pieces: Sequence[_Piece], limits: Limits) -> tuple[Sparse, Limi
         raise CorruptError("a sparse tensor's indices and shape must be dense int64 tensors", at=at)
     if indices.dtype != "int64" or shape.dtype != "int64":
         raise CorruptError(f"sparse indices and shape must be int64, got {indices.dtype} and {shape.dtype}", at=at)
-    if len(shape.shape) != 1 or shape.shape[0] > limits.max_rank or indices.shape[1:] != shape.shape:
+    if len(shape.shape) != 1 or shape.shape[0] > budget.max_rank or indices.shape[1:] != shape.shape:
         raise CorruptError(f"sparse indices of shape {indices.shape} with a dense shape of {shape.shape}", at=at)
     try:
-        return Sparse("coo", tuple(shape.numpy().tolist()), (indices.numpy(),), values), limits
+        return Sparse("coo", tuple(shape.numpy().tolist()), (indices.numpy(),), values)
     except InvalidValueError as error:
         raise CorruptError(str(error), at=at) from None
 
 
-def _from_rows(rows: Sequence[Sequence[_Piece]], limits: Limits) -> Sparse:
+def _from_rows(rows: Sequence[Sequence[_Piece]], budget: Budget) -> Sparse:
     if not rows:
         raise CorruptError("no rows: the rank and dtype of the sparse tensor can't be told", at=0)
-    parts = []
-    for row in rows:
-        part, limits = _from_pieces(row, limits)
-        parts.append(part)
+    parts = [_from_pieces(row, budget) for row in rows]
     first = parts[0]
     if any(len(p.shape) != len(first.shape) for p in parts) or len({_dtype(p.values) for p in parts}) != 1:
         raise CorruptError("rows of different rank or dtype", at=0)

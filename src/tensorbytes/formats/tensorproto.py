@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tensorbytes.budget import Budget
 from tensorbytes.errors import Limits, LossError
 from tensorbytes.formats import Format, Options, _message, _tensorproto, only_value
 from tensorbytes.tensor import Ragged, Sparse
@@ -37,7 +38,8 @@ class TensorProto(Format):
         return [header, content]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        yield _message.alone(data, limits, lazy)
+        budget = Budget(limits, len(data))
+        yield _message.alone(data, budget, lazy)
 
 
 FORMAT = TensorProto()

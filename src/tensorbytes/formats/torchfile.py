@@ -50,6 +50,7 @@ import io
 from collections.abc import Iterator
 
 from tensorbytes import storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _zip
 from tensorbytes.formats._torch import archive as torch_archive
@@ -94,11 +95,12 @@ class TorchFile(Format):
         return _zip.archive(contents, _ALIGNMENT, _PADDING)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
         head, skip = bytes(data[:262]), skips(options)
         if head.startswith(_ZIP):
-            yield Archive(data, limits, lazy).document(skip)
+            yield Archive(data, budget, lazy).document(skip)
         elif head.startswith(b"\x80"):
-            yield torch_archive.legacy(data, limits, lazy, skip)
+            yield torch_archive.legacy(data, budget, lazy, skip)
         elif head.endswith(b"ustar"):
             raise UnsupportedError("a tar archive of torch before 0.1.12: load it with an old torch and save it again")
         else:
@@ -107,10 +109,11 @@ class TorchFile(Format):
     def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document] | None:
         """Each storage in memory of its own: what is dropped gives its memory back."""
         data = storage.map_open(file)
-        return self._decode_members(data, file, limits) if bytes(data[:4]) == _ZIP else None
+        budget = Budget(limits, len(data))
+        return self._decode_members(data, file, budget) if bytes(data[:4]) == _ZIP else None
 
-    def _decode_members(self, data: memoryview, file: io.FileIO, limits: Limits) -> Iterator[Document]:
-        yield Archive(data, limits, False, file).document()
+    def _decode_members(self, data: memoryview, file: io.FileIO, budget: Budget) -> Iterator[Document]:
+        yield Archive(data, budget, False, file).document()
 
 
 FORMAT = TorchFile()

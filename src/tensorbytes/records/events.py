@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tensorbytes import frameworks, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import _record
 from tensorbytes.records import summaries
@@ -79,6 +80,10 @@ class Event:
         return f"Event(step={self.step}, tag={self.tag!r}, kind={self.kind!r}, value={reprlib.repr(self.value)})"
 
 
+# About what a value of a summary takes in memory.
+_VALUE_BYTES = 640
+
+
 class Scalars(NamedTuple):
     """All scalars of a tag, in the order they were written."""
 
@@ -100,18 +105,19 @@ class _Decoder:
         """The next records come from this file."""
         self._known = self._folders.setdefault(os.path.dirname(path), {})
 
-    def parts(self, block: Block, message: EventFields) -> list[_Found]:
+    def parts(self, block: Block, message: EventFields, budget: Budget) -> list[_Found]:
         """What a record holds: something, unless only some of it is wanted."""
         data, member, tags = block.data, message.member, self._tags
         found: list[_Found] = []
         empty = not member
         if member == summaries.SUMMARY:
-            values = message.values(data)
-            for start, end in values:
-                value = ValueFields(data, start, end)
+            empty = True
+            for start, end in message.values(data):
+                empty = False
+                budget.objects(1, "the values of a summary", start, _VALUE_BYTES)
+                value = ValueFields(data, start, end, budget)
                 if tags is None or value.tag in tags:
                     self._take(block, value, found)
-            empty = not values
         elif member == summaries.RUN_METADATA:
             tag, content = summaries.run_metadata(data, message.spans)
             found.append((tag, "run_metadata", content, NO_METADATA))
@@ -158,7 +164,7 @@ class _Decoder:
         own = memoryview(bytearray(summaries.joined(block.data, value.spans)))
         start = value.spans[0][0]
         try:
-            tensor = _record.decode(own, 0, len(own), self._limits).leaf.whole
+            tensor = _record.decode(own, 0, len(own), Budget(self._limits, len(own))).leaf.whole
             return summaries.shown_as(tensor, about) or ("tensor", frameworks.from_value(tensor, self._to))
         except CorruptError as error:
             raise CorruptError(error.what, at=start + (error.at if len(value.spans) == 1 else 0)) from None
@@ -269,8 +275,9 @@ def _records(
         for block in _blocks(target, skip, live, limits):
             for index, (start, size) in enumerate(block.records.tolist()):
                 try:
-                    message = EventFields(block.data, start, start + size)
-                    parts = decoder.parts(block, message)
+                    budget = Budget(limits, size)
+                    message = EventFields(block.data, start, start + size, budget)
+                    parts = decoder.parts(block, message, budget)
                 except CorruptError as error:
                     error = CorruptError(
                         f"record {block.first + index} is no sound event: {error.what}",

@@ -24,28 +24,33 @@ import numpy as np
 
 from tensorbytes._wire import proto, varint
 from tensorbytes._wire.proto import DELIMITED, FIXED32, VARINT, Field
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LIMITS, CorruptError, UsageError
 from tensorbytes.typing import Buffer, bytes_view
 
 MISSING, BYTES, FLOAT, INT64 = range(4)
 
+_KINDS = (BYTES, FLOAT, INT64)
+# About what a field takes in memory that is kept for a while; and a feature, with its name and its list.
+_FIELD_BYTES, _FEATURE_BYTES = 192, 400
 # A kind and its values: an array of float32 or int64, a list of bytes, None where the kind is missing.
 Values = tuple[int, Any]
 
 
-def parse_example(data: Buffer) -> dict[str, Values]:
+def parse_example(data: Buffer, budget: Budget | None = None) -> dict[str, Values]:
     """The features of an Example."""
-    view = bytes_view(data)
-    return _features(view, _messages(view, [_whole(view)], 1, 0))
+    reader = _Reader(bytes_view(data), budget)
+    return reader.features(reader.messages([_whole(reader.view)], 1, 0))
 
 
-def parse_sequence(data: Buffer) -> tuple[dict[str, Values], dict[str, list[Values]]]:
+def parse_sequence(data: Buffer, budget: Budget | None = None) -> tuple[dict[str, Values], dict[str, list[Values]]]:
     """The context and the feature lists of a SequenceExample."""
-    view = bytes_view(data)
+    reader = _Reader(bytes_view(data), budget)
+    whole = _whole(reader.view)
     lists: dict[str, list[Values]] = {}
-    for key, values in _entries(view, _messages(view, [_whole(view)], 2, 0)):
-        lists[key] = [_feature(view, [step], 4) for step in _messages(view, values, 1, 3)]
-    return _features(view, _messages(view, [_whole(view)], 1, 0)), lists
+    for key, values in reader.entries(reader.messages([whole], 2, 0)):
+        lists[key] = [reader.feature([step], 4) for step in reader.messages(values, 1, 3)]
+    return reader.features(reader.messages([whole], 1, 0)), lists
 
 
 def encode_example(features: Mapping[str, Values]) -> bytes:
@@ -59,9 +64,11 @@ def encode_sequence(context: Mapping[str, Values], lists: Mapping[str, Iterable[
     return encode_example(context) + proto.put_bytes(2, _put_map(steps))
 
 
-def canonical(data: Buffer, sequence: bool) -> bytes:
+def canonical(data: Buffer, sequence: bool, budget: Budget | None = None) -> bytes:
     """The same message in the one form that `encode_example` or `encode_sequence` gives it."""
-    return encode_sequence(*parse_sequence(data)) if sequence else encode_example(parse_example(data))
+    if sequence:
+        return encode_sequence(*parse_sequence(data, budget))
+    return encode_example(parse_example(data, budget))
 
 
 # ---- reading ----------------------------------------------------------------
@@ -85,65 +92,81 @@ def _fields(view: memoryview, messages: Iterable[Field], depth: int) -> Iterator
                     yield field
 
 
-def _messages(view: memoryview, messages: Iterable[Field], number: int, depth: int) -> list[Field]:
-    """The messages in field `number` of another."""
-    return [f for f in _fields(view, messages, depth) if f.number == number and f.wire == DELIMITED]
+class _Reader:
+    """Reads one message. What it keeps of each field is charged to the budget."""
 
+    def __init__(self, view: memoryview, budget: Budget | None) -> None:
+        self.view, self._budget = view, budget or Budget(LIMITS, len(view))
 
-def _entries(view: memoryview, maps: Iterable[Field]) -> Iterator[tuple[str, list[Field]]]:
-    """The entries of a map: the key, and the pieces of the value."""
-    for entry in _messages(view, maps, 1, 1):
-        key, value = "", []
-        for field in _fields(view, [entry], 2):
-            if field.wire != DELIMITED:
-                continue
-            if field.number == 1:
-                key = proto.text(view, field)
-            elif field.number == 2:
-                value.append(field)
-        yield key, value
+    def messages(self, messages: Iterable[Field], number: int, depth: int) -> Iterator[Field]:
+        """The messages in field `number` of another."""
+        return (f for f in _fields(self.view, messages, depth) if f.number == number and f.wire == DELIMITED)
 
+    def entries(self, maps: Iterable[Field]) -> Iterator[tuple[str, list[Field]]]:
+        """The entries of a map: the key, and the pieces of the value."""
+        for entry in self.messages(maps, 1, 1):
+            key, value = "", []
+            for field in _fields(self.view, [entry], 2):
+                if field.wire != DELIMITED:
+                    continue
+                if field.number == 1:
+                    key = proto.text(self.view, field)
+                elif field.number == 2:
+                    self._count(field)
+                    value.append(field)
+            self._count(entry)
+            yield key, value
 
-def _features(view: memoryview, maps: Iterable[Field]) -> dict[str, Values]:
-    return {key: _feature(view, value, 3) for key, value in _entries(view, maps)}
+    def features(self, maps: Iterable[Field]) -> dict[str, Values]:
+        return {key: self.feature(value, 3) for key, value in self.entries(maps)}
 
+    def feature(self, pieces: Iterable[Field], depth: int) -> Values:
+        """A list that comes in pieces is merged; one of another kind takes its place."""
+        members = (f for f in _fields(self.view, pieces, depth) if f.number in _KINDS and f.wire == DELIMITED)
+        kind, values = MISSING, None
+        for kind, run in groupby(members, lambda member: member.number):
+            fields = (field for field in _fields(self.view, run, depth + 1) if field.number == 1)
+            values = self._values(kind, fields)
+        self._budget.objects(1, "features", 0, _FEATURE_BYTES)
+        return kind, values
 
-def _feature(view: memoryview, pieces: Iterable[Field], depth: int) -> Values:
-    """A list that comes in pieces is merged; one of another kind takes its place."""
-    members = (f for f in _fields(view, pieces, depth) if f.number in _READERS and f.wire == DELIMITED)
-    kind, values = MISSING, None
-    for kind, run in groupby(members, lambda member: member.number):
-        values = _READERS[kind](view, _fields(view, run, depth + 1))
-    return kind, values
+    def _values(self, kind: int, fields: Iterator[Field]) -> Any:
+        if kind == BYTES:
+            return self._bytes(fields)
+        return self._floats(fields) if kind == FLOAT else self._integers(fields)
 
+    def _bytes(self, fields: Iterator[Field]) -> list[bytes]:
+        found = []
+        for field in fields:
+            if field.wire == DELIMITED:
+                self._count(field)
+                found.append(bytes(self.view[field.start : field.end]))
+        return found
 
-def _read_bytes(view: memoryview, fields: Iterator[Field]) -> list[bytes]:
-    return [bytes(view[f.start : f.end]) for f in fields if f.number == 1 and f.wire == DELIMITED]
+    def _floats(self, fields: Iterator[Field]) -> np.ndarray[Any, Any]:
+        found = bytearray()
+        for field in fields:
+            if field.wire in (DELIMITED, FIXED32):
+                size = field.end - field.start
+                if size % 4:
+                    raise CorruptError(f"packed floats take a multiple of 4 bytes, got {size}", at=field.at)
+                found += self.view[field.start : field.end]
+        return np.frombuffer(found, "<f4")
 
+    def _integers(self, fields: Iterator[Field]) -> np.ndarray[Any, Any]:
+        found = [np.empty(0, np.uint64)]
+        values = (f for f in fields if f.wire in (DELIMITED, VARINT))
+        for packed, run in groupby(values, lambda field: field.wire == DELIMITED):
+            if packed:
+                for field in run:
+                    self._count(field)
+                    found.append(proto.varints(self.view[field.start : field.end], field.start))
+            else:
+                found.append(np.fromiter((field.start for field in run), np.uint64))
+        return np.concatenate(found).view(np.int64)
 
-def _read_floats(view: memoryview, fields: Iterator[Field]) -> np.ndarray[Any, Any]:
-    found = bytearray()
-    for field in fields:
-        if field.number == 1 and field.wire in (DELIMITED, FIXED32):
-            size = field.end - field.start
-            if size % 4:
-                raise CorruptError(f"packed floats take a multiple of 4 bytes, got {size}", at=field.at)
-            found += view[field.start : field.end]
-    return np.frombuffer(found, "<f4")
-
-
-def _read_integers(view: memoryview, fields: Iterator[Field]) -> np.ndarray[Any, Any]:
-    found = [np.empty(0, np.uint64)]
-    values = (f for f in fields if f.number == 1 and f.wire in (DELIMITED, VARINT))
-    for packed, run in groupby(values, lambda field: field.wire == DELIMITED):
-        if packed:
-            found += [proto.varints(view[f.start : f.end], f.start) for f in run]
-        else:
-            found.append(np.array([f.start for f in run], np.uint64))
-    return np.concatenate(found).view(np.int64)
-
-
-_READERS = {BYTES: _read_bytes, FLOAT: _read_floats, INT64: _read_integers}
+    def _count(self, field: Field) -> None:
+        self._budget.objects(1, "the fields of a record", field.at, _FIELD_BYTES)
 
 
 # ---- writing ----------------------------------------------------------------

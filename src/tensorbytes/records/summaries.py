@@ -15,7 +15,7 @@ package: a known field of the wrong wire type is an error, not an unknown field.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from tensorbytes import _wire, dtypes
 from tensorbytes._wire import proto
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor, Value
 
@@ -35,6 +36,9 @@ _VALUE_MEMBERS = frozenset((SIMPLE, OLD_HISTOGRAM, IMAGE, HISTOGRAM, AUDIO, TENS
 _PLAIN_EVENT_MEMBERS = frozenset((FILE_VERSION, GRAPH, META_GRAPH))
 _PLAIN_VALUE_MEMBERS = frozenset((SIMPLE, OLD_HISTOGRAM))
 _SCALAR_CLASS = 1
+_LONG = 1 << 14
+# About what it takes to remember a part of a message.
+_SPAN_BYTES = 160
 # A TensorProto of one float32, up to its value: dtype, an empty shape, four bytes of tensor_content.
 _PLAIN_SCALAR = b"\x08\x01\x12\x00\x22\x04"
 _DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
@@ -98,13 +102,15 @@ class Histogram:
 # ---- fields -----------------------------------------------------------------
 
 
-def fields(data: memoryview, spans: Spans) -> Sequence[proto.Field]:
+def fields(data: memoryview, spans: Spans) -> Iterator[proto.Field]:
     """The fields of a message, which may come in several parts."""
-    return [proto.Field(*item) for start, end in spans for item in _walk(data, start, end)]
+    return (proto.Field(*item) for start, end in spans for item in _walk(data, start, end))
 
 
-def _walk(data: memoryview, start: int, end: int) -> Sequence[tuple[int, int, int, int, int]]:
+def _walk(data: memoryview, start: int, end: int) -> Iterable[tuple[int, int, int, int, int]]:
     """The fields of one part: number, wire type, start, end, place of the tag."""
+    if end - start > _LONG:  # not all at once: they take many times their bytes
+        return proto.fields(data, start, end)
     found, at = _wire.fields(data, start, end, 0)
     return found if at == end else list(proto.fields(data, start, end))
 
@@ -138,7 +144,7 @@ class EventFields:
 
     __slots__ = ("member", "source", "spans", "step", "wall_time")
 
-    def __init__(self, data: memoryview, start: int, end: int) -> None:
+    def __init__(self, data: memoryview, start: int, end: int, budget: Budget) -> None:
         self.wall_time, self.step, self.member = 0.0, 0, 0
         self.spans: Spans = []
         self.source: Spans = []
@@ -151,6 +157,7 @@ class EventFields:
                 self.step = first - (first >> 63 << 64)
             elif number <= SOURCE:
                 _expect(proto.DELIMITED, number, wire, at)
+                budget.objects(1, "the parts of an event", at, _SPAN_BYTES)
                 if number == SOURCE:
                     self.source.append((first, last))
                     continue
@@ -158,15 +165,13 @@ class EventFields:
                     self.member, self.spans = number, []
                 self.spans.append((first, last))
 
-    def values(self, data: memoryview) -> Spans:
+    def values(self, data: memoryview) -> Iterator[tuple[int, int]]:
         """Where the values of its summary stand."""
-        found: Spans = []
         for start, end in self.spans:
             for number, wire, first, last, at in _walk(data, start, end):
                 if number == 1:
                     _expect(proto.DELIMITED, number, wire, at)
-                    found.append((first, last))
-        return found
+                    yield first, last
 
 
 class ValueFields:
@@ -174,7 +179,7 @@ class ValueFields:
 
     __slots__ = ("member", "metadata", "spans", "tag")
 
-    def __init__(self, data: memoryview, start: int, end: int) -> None:
+    def __init__(self, data: memoryview, start: int, end: int, budget: Budget) -> None:
         self.tag, self.member = "", 0
         self.spans: Spans = []
         self.metadata: Spans = []
@@ -183,11 +188,13 @@ class ValueFields:
                 self.tag = proto.text(data, proto.Field(number, wire, first, last, at))
             elif number == 9:
                 _expect(proto.DELIMITED, number, wire, at)
+                budget.objects(1, "the parts of a value", at, _SPAN_BYTES)
                 self.metadata.append((first, last))
             elif number in _VALUE_MEMBERS:
                 _expect(proto.FIXED32 if number == SIMPLE else proto.DELIMITED, number, wire, at)
                 if number != self.member or number in _PLAIN_VALUE_MEMBERS:
                     self.member, self.spans = number, []
+                budget.objects(1, "the parts of a value", at, _SPAN_BYTES)
                 self.spans.append((first, last))
 
 

@@ -150,7 +150,7 @@ def profile(targets: Sequence[Any], compression: str, bound: Bound, limits: Limi
     If nothing came before, they raise.
     """
     watch = _Watch()
-    inference = Inference(watch)
+    inference = Inference(limits, watch)
     met = _Met()
     problem = contradiction = ""
     try:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorbytes import storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, Limits, SchemaError, UnsupportedError, UsageError
 from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
-from tensorbytes.formats._arrow.read import Budget, Rows
+from tensorbytes.formats._arrow.read import Rows
 from tensorbytes.formats._arrow.table import Place, Source
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.tensor import Value, amended
@@ -189,18 +190,18 @@ def check(columns: Mapping[str, Value]) -> None:
 
 def has_rows(source: Any) -> bool:
     """Whether a file is a table of rows, which read_batches gives, rather than one document in a single row."""
-    by_row, found = arrow_table.places(_opened(source, LIMITS))
+    by_row, found = arrow_table.places(_opened(source, Budget(LIMITS)))
     return by_row and not any(place.nested or {"layout", "of"} & set(note) for place, note in found)
 
 
-def _opened(source: Any, limits: Limits) -> Source:
+def _opened(source: Any, budget: Budget) -> Source:
     if not storage.is_path(source):
         data = bytes_view(source)
     else:
         data = storage.map_file(source) if storage.is_local(source) else storage.read(source)
     if bytes(data[:4]) == arrow_thrift.MAGIC:
         return arrow_parquet.Parquet(data)
-    return arrow_ipc.Ipc(data, limits, lazy=True)
+    return arrow_ipc.Ipc(data, budget, lazy=True)
 
 
 def read_batches(
@@ -214,8 +215,9 @@ def read_batches(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise UsageError(f"batches of {rows!r} rows: expected a whole number, 1 or more")
-    opened = _opened(source, limits)
-    return _batches(opened, _chosen(opened, columns), rows, limits)
+    budget = Budget(limits)
+    opened = _opened(source, budget)
+    return _batches(opened, _chosen(opened, columns), rows, budget)
 
 
 def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, dict[str, str]]]:
@@ -241,27 +243,26 @@ def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, 
 
 
 def _batches(
-    source: Source, chosen: list[tuple[Place, dict[str, str]]], rows: int, limits: Limits
+    source: Source, chosen: list[tuple[Place, dict[str, str]]], rows: int, budget: Budget
 ) -> Iterator[dict[str, Value]]:
     pending: list[list[Any]] = [[] for _ in chosen]
     have = 0
     for number, count in enumerate(source.lengths):
-        budget = Budget(limits, source.size)
+        budget = budget.renewed(source.size)
         for held, (place, _) in zip(pending, chosen, strict=True):
             held.extend(place.arrays(number, number + 1, budget))
         have += count
         while have >= rows:
-            yield _taken(pending, chosen, rows, limits, source.size)
+            yield _taken(pending, chosen, rows, budget.renewed(source.size))
             have -= rows
     if have:
-        yield _taken(pending, chosen, have, limits, source.size)
+        yield _taken(pending, chosen, have, budget.renewed(source.size))
 
 
 def _taken(
-    pending: list[list[Any]], chosen: list[tuple[Place, dict[str, str]]], rows: int, limits: Limits, size: int
+    pending: list[list[Any]], chosen: list[tuple[Place, dict[str, str]]], rows: int, budget: Budget
 ) -> dict[str, Value]:
     """The first rows of what is pending, which is taken away."""
-    budget = Budget(limits, size)
     batch: dict[str, Value] = {}
     for held, (place, meta) in zip(pending, chosen, strict=True):
         want, arrays = rows, []

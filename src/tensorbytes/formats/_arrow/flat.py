@@ -21,7 +21,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError
 
 MAGIC = b"ARROW1"
 CONTINUES = b"\xff\xff\xff\xff"
@@ -173,14 +174,10 @@ def batches(data: memoryview) -> list[Batch]:
     return found
 
 
-def check_claims(found: list[Batch], size: int, limits: Limits, lazy: bool) -> None:
+def check_claims(found: list[Batch], size: int, budget: Budget, lazy: bool) -> None:
     """Refuse to decompress what only claims to be there. Lazily read batches are taken one by one."""
     total = max((batch.claimed for batch in found), default=0) if lazy else sum(batch.claimed for batch in found)
-    if total > limits.max_bytes + 8 * size:
-        raise LimitError(
-            f"compressed record batches of {total} bytes, over the limit of {limits.max_bytes}; "
-            "pass limits=Limits(max_bytes=...) to allow it"
-        )
+    budget.renewed(size).copy(total, "compressed record batches", 0)
 
 
 def _stream(data: memoryview) -> Iterator[Message]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tensorbytes.errors import CorruptError, Limits, UsageError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats._arrow.table import KEY, Source, refusing
 from tensorbytes.formats._arrow.write import arrow
@@ -73,10 +74,10 @@ def encode(table: Any, stream: bool, compression: str | None) -> Iterator[Any]:
 class Ipc(Source):
     """The record batches of a file or a stream. Uncompressed ones are views of the buffer."""
 
-    def __init__(self, data: memoryview, limits: Limits, lazy: bool) -> None:
+    def __init__(self, data: memoryview, budget: Budget, lazy: bool) -> None:
         pa = arrow()
         claims = arrow_flat.batches(data)
-        arrow_flat.check_claims(claims, len(data), limits, lazy)
+        arrow_flat.check_claims(claims, len(data), budget, lazy)
         self.size = len(data)
         self.at_hand = not any(batch.compressed for batch in claims)
         self.lengths = [batch.rows for batch in claims]

@@ -16,32 +16,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, UnsupportedError
 from tensorbytes.formats._arrow.types import VIEWS, Form, is_struct, permutation, type_form
 from tensorbytes.formats._arrow.write import arrow, carrier
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
 from tensorbytes.typing import bytes_view
 
 Rows: TypeAlias = Tensor | Strings | Ragged
-
-
-class Budget:
-    """Bytes that decoding may make beside those of the input."""
-
-    __slots__ = ("left", "limits")
-
-    def __init__(self, limits: Limits, size: int) -> None:
-        # Bits become bytes, eight times as many: a file of bools may always be read.
-        self.limits = limits
-        self.left = limits.max_bytes + 8 * size
-
-    def take(self, size: int, where: str) -> None:
-        self.left -= size
-        if self.left < 0:
-            raise LimitError(
-                f"column {where!r} would make over {self.limits.max_bytes} bytes more than the input holds; "
-                "pass limits=Limits(max_bytes=...) to allow it"
-            )
 
 
 # ---- arrays --------------------------------------------------------------------
@@ -84,10 +66,10 @@ def _value(array: Any, budget: Budget, where: str) -> Rows:
         return Ragged(items, (splits,))
     if str(kind) in VIEWS:
         lengths = np.frombuffer(_bytes(array, 1), "<i4").reshape(-1, 4)[array.offset : array.offset + count, 0]
-        budget.take(int(lengths.sum(dtype=np.int64)), where)
+        budget.copy(int(lengths.sum(dtype=np.int64)), f"column {where!r}", 0)
         return _strings(array.cast(getattr(pa, VIEWS[str(kind)])()), budget, where)
     if pa.types.is_fixed_size_binary(kind):
-        budget.take(8 * (count + 1), where)
+        budget.copy(8 * (count + 1), f"column {where!r}", 0)
         data = _bytes(array, 1)[array.offset * kind.byte_width : (array.offset + count) * kind.byte_width]
         return Strings((count,), np.arange(count + 1, dtype=np.int64) * kind.byte_width, data)
     if str(kind).endswith(("string", "binary")):
@@ -111,14 +93,14 @@ def _bytes(array: Any, number: int) -> memoryview:
 def _scalars(array: Any, budget: Budget, where: str) -> Tensor:
     held, start, count = type_form(array.type, where), array.offset, len(array)
     if held.dtype == "bool":
-        budget.take(count, where)
+        budget.copy(count, f"column {where!r}", 0)
         bits = np.frombuffer(_bytes(array, 1), np.uint8)[start // 8 : (start + count + 7) // 8]
         first = start % 8
         return Tensor("bool", (count,), np.unpackbits(bits, count=first + count, bitorder="little")[first:])
     width = array.type.bit_width // 8
     data = _bytes(array, 1)[start * width : (start + count) * width]
     if held.dtype == "datetime64" and width == 4:  # days
-        budget.take(8 * count, where)
+        budget.copy(8 * count, f"column {where!r}", 0)
         data = bytes_view(np.frombuffer(data, "<i4").astype("<i8"))
     return Tensor(held.dtype, (count,), data)
 
@@ -131,7 +113,7 @@ def _strings(array: Any, budget: Budget, where: str) -> Strings:
     offsets = np.frombuffer(_bytes(array, 1), "<i8" if wide else "<i4")[array.offset : array.offset + len(array) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     if first or not wide:
-        budget.take(8 * len(offsets), where)
+        budget.copy(8 * len(offsets), f"column {where!r}", 0)
         offsets = offsets.astype(np.int64) - first
     return Strings((len(array),), offsets, _bytes(array, 2)[first:last], encoding)
 
@@ -176,7 +158,7 @@ def _fixed_tensors(array: Any, budget: Budget, where: str) -> Rows:
         raise UnsupportedError(f"column {where!r}: tensors of {kind.value_type}")
     if order == tuple(range(len(order))):
         return Tensor(items.dtype, shape, items.data)
-    budget.take(items.nbytes, where)
+    budget.copy(items.nbytes, f"column {where!r}", 0)
     bits = np.ndarray(shape, f"V{dtypes.get(items.dtype).itemsize}", items.data)
     moved = bits.transpose(0, *(axis + 1 for axis in order))
     return Tensor(items.dtype, moved.shape, moved.tobytes())
@@ -193,9 +175,9 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
         _value(words, budget, where)  # counts what a view makes of itself
         words = words.cast(getattr(pa, f"large_{text}")())
         lengths = np.asarray(pa.compute.binary_length(words))
-        budget.take(int(lengths[np.asarray(indices)].sum(dtype=np.int64)) + 8 * len(indices), where)
+        budget.copy(int(lengths[np.asarray(indices)].sum(dtype=np.int64)) + 8 * len(indices), f"column {where!r}", 0)
     else:
-        budget.take(len(indices) * max(words.type.bit_width // 8, 1), where)
+        budget.copy(len(indices) * max(words.type.bit_width // 8, 1), f"column {where!r}", 0)
     return words.take(indices)
 
 

@@ -24,18 +24,18 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     CorruptError,
     LimitError,
-    Limits,
     LossError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
 )
 from tensorbytes.formats import _json
-from tensorbytes.formats._arrow.read import Budget, Rows, items_of, joined, value
+from tensorbytes.formats._arrow.read import Rows, items_of, joined, value
 from tensorbytes.formats._arrow.types import Form, form, is_plain
 from tensorbytes.formats._arrow.write import NAME, arrow, column, is_native, shape_column, whole
 from tensorbytes.formats._parts import Part, pack, unpack
@@ -223,7 +223,7 @@ class Place:
 
     def arrays(self, first: int, last: int, budget: Budget) -> list[Any]:
         """The arrays of some chunks, once there is room for them."""
-        budget.take(self.claim(first, last), self.name)
+        budget.copy(self.claim(first, last), f"column {self.name!r}", 0)
         with refusing(f"column {self.name!r}"):
             found = self.source.chunks(self.number, first, last)
         have, want = sum(map(len, found)), sum(self.source.lengths[first:last])
@@ -241,7 +241,7 @@ class Place:
                     array = items_of(array, self.name)
                 pieces.append(value(array, self.own, self.form, budget, self.name))
             if len(pieces) > 1 and self.source.at_hand:  # otherwise claimed before
-                budget.take(sum(piece.nbytes for piece in pieces), self.name)
+                budget.copy(sum(piece.nbytes for piece in pieces), f"column {self.name!r}", 0)
             found = joined(pieces)
         if isinstance(found, Tensor) and dtypes.get(found.dtype).bits < 8:
             check_bits(found, None)
@@ -284,17 +284,16 @@ def _note(data: bytes | None, what: str) -> dict[str, Any]:
     return note
 
 
-def document(source: Source, limits: Limits, lazy: bool) -> Document:
+def document(source: Source, budget: Budget, lazy: bool) -> Document:
     """What a table holds; lazily, as views and as values that are read when asked."""
     by_row, found = places(source)
-    if len(found) > limits.max_tensors:
-        raise LimitError(f"over {limits.max_tensors} columns; pass limits=Limits(max_tensors=...) to read them")
-    budget = Budget(limits, source.size)
+    if len(found) > budget.max_tensors:
+        raise LimitError(f"over {budget.max_tensors} columns; pass limits=Limits(max_tensors=...) to read them")
     parts = []
     for place, note in found:
-        held = _deferred(place, by_row, limits) if lazy else _whole(place, by_row, budget)
+        held = _deferred(place, by_row, budget) if lazy else _whole(place, by_row, budget)
         parts.append(Part(place.name, held, note))  # type: ignore[arg-type]
-    return unpack(parts, limits, lazy)
+    return unpack(parts, budget, lazy)
 
 
 def _whole(place: Place, by_row: bool, budget: Budget) -> Rows:
@@ -303,7 +302,7 @@ def _whole(place: Place, by_row: bool, budget: Budget) -> Rows:
     for dense in (found, found.values) if isinstance(found, Ragged) else (found,):
         if not isinstance(dense, Ragged):
             width = dtypes.get(dense.dtype).itemsize if isinstance(dense, Tensor) else 8
-            check_shape(dense.shape, width, budget.limits, 0)
+            check_shape(dense.shape, width, budget, 0)
     return _placed(place, found, by_row)
 
 
@@ -318,23 +317,22 @@ def _placed(place: Place, found: Rows, by_row: bool) -> Rows:
     raise CorruptError(f"column {place.name!r}: a list that no note explains, in a table of one row", at=0)
 
 
-def _deferred(place: Place, by_row: bool, limits: Limits) -> Value | Deferred:
+def _deferred(place: Place, by_row: bool, budget: Budget) -> Value | Deferred:
     source, held = place.source, place.form
     rows = (sum(source.lengths),) if by_row else (None,) if place.nested else ()
     shape: tuple[int | None, ...] = (*rows, *held.dims)
     size = 0
     if held.kind == "tensor":
-        known = check_shape([n or 0 for n in shape], dtypes.get(held.dtype).itemsize, limits, 0)
+        known = check_shape([n or 0 for n in shape], dtypes.get(held.dtype).itemsize, budget, 0)
         size = dtypes.nbytes(dtypes.get(held.dtype), known)
         if source.at_hand and len(source.lengths) == 1 and is_plain(place.type, place.own):
-            budget = Budget(limits, 0)
             return _placed(place, place.read(place.arrays(0, 1, budget), budget, trusted=True), by_row)
 
     def fetch() -> Value:
-        return _whole(place, by_row, Budget(limits, source.size))
+        return _whole(place, by_row, budget.renewed(source.size))
 
     def part(index: Any) -> Tensor:
-        return _cut(place, index, by_row, Budget(limits, source.size))
+        return _cut(place, index, by_row, budget.renewed(source.size))
 
     cut = part if held.kind == "tensor" else None
     return Deferred(held.kind, held.dtype, shape, fetch, size, cut, meta=held.meta)

@@ -25,8 +25,9 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import crc32c, fields, mask, proto, varint
+from tensorbytes.budget import Budget
 from tensorbytes.dtypes import DType
-from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, UnsupportedError
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.tensor import Array, Strings
 
@@ -107,7 +108,7 @@ def _signed_number(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def read_entry(name: str, data: memoryview, limits: Limits, at: int) -> Entry:
+def read_entry(name: str, data: memoryview, budget: Budget, at: int) -> Entry:
     """An entry of the index; where it leads to is checked by others."""
     entry = Entry(name, 0, (), 0, 0, 0, 0, at)
     shape: tuple[int, ...] = ()
@@ -132,7 +133,7 @@ def read_entry(name: str, data: memoryview, limits: Limits, at: int) -> Entry:
     if entry.offset < 0 or entry.size < 0:
         raise CorruptError(f"{name!r} stands at byte {entry.offset}, and takes {entry.size}", at=0)
     entry.row = dtypes.BY_CODE.get(entry.code) if entry.code < 1000 else None
-    entry.shape = check_shape(shape, entry.row.itemsize if entry.row else 8, limits, 0)
+    entry.shape = check_shape(shape, entry.row.itemsize if entry.row else 8, budget, 0)
     if not entry.slices:
         _check_size(entry)
     return entry

@@ -17,12 +17,12 @@ import numpy as np
 
 from tensorbytes import storage, threads
 from tensorbytes._wire import mask
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere, swapped
-from tensorbytes.errors import LIMITS, CorruptError, Limits
+from tensorbytes.errors import LIMITS, CorruptError
 from tensorbytes.formats import _beside
 from tensorbytes.formats._checkpoint import bundle, slices, sstable
 from tensorbytes.formats._checkpoint.bundle import Entry
-from tensorbytes.formats._tensorproto import allocate_within
 from tensorbytes.tensor import Strings, Tensor
 
 Found = Tensor | Strings | Deferred
@@ -37,8 +37,8 @@ _THREADS_FROM = 1 << 22
 class Bundle:
     """The index of a checkpoint: its entries by name, slices apart, and where its shards are."""
 
-    def __init__(self, prefix: str, limits: Limits) -> None:
-        self.prefix, self.limits = prefix, limits
+    def __init__(self, prefix: str, budget: Budget) -> None:
+        self.prefix, self.budget = prefix, budget
         self.header = bundle.Header()
         self.entries: dict[str, Entry] = {}
         self.slices: dict[str, list[Entry]] = {}  # of the entries that have them
@@ -50,7 +50,8 @@ class Bundle:
     @staticmethod
     def shards_of(prefix: str) -> int:
         """How many shards the index names, whether they are there or not."""
-        items = sstable.read(storage.read(f"{prefix}.index"), LIMITS)
+        data = storage.read(f"{prefix}.index")
+        items = sstable.read(data, Budget(LIMITS, len(data)))
         return bundle.read_header(items[0].value, items[0].at).shards if items else 0
 
     def shard_path(self, shard: int) -> str:
@@ -63,7 +64,8 @@ class Bundle:
         return plain + [piece for pieces in self.slices.values() for piece in pieces]
 
     def _read_index(self, data: memoryview) -> None:
-        items = sstable.read(data, self.limits)
+        self.budget.add_input(len(data))
+        items = sstable.read(data, self.budget)
         if not items or items[0].key:
             raise CorruptError("the index has no header", at=0)
         found: dict[bytes, Entry] = {}
@@ -71,7 +73,7 @@ class Bundle:
         try:
             self.header = bundle.read_header(items[0].value, at)
             for key, value, at in items[1:]:
-                found[key] = bundle.read_entry(key.decode(errors="replace"), value, self.limits, at)
+                found[key] = bundle.read_entry(key.decode(errors="replace"), value, self.budget, at)
         except CorruptError as error:
             raise error.shifted(at) from None
         hidden: set[bytes] = set()
@@ -105,7 +107,7 @@ class Bundle:
                     at=entry.at,
                 )
             total += entry.size
-        allocate_within(self.limits, total - sum(self._sizes.values()), "the tensors, which share bytes,", 0)
+        self.budget.charge(total - sum(self._sizes.values()), "the tensors, which share bytes,", 0)
 
     def _shard_size(self, entry: Entry) -> int:
         if entry.shard not in self._sizes:

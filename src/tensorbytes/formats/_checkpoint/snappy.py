@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from tensorbytes import codecs
 from tensorbytes._wire import proto
+from tensorbytes.budget import Budget
 from tensorbytes.codecs import Damaged
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import CorruptError
 
 # An element of 3 bytes stands for 64 at most.
 _MOST_OUTPUT = 22
 
 
-def unpack(block: memoryview, limits: Limits, at: int) -> memoryview:
+def unpack(block: memoryview, budget: Budget, at: int) -> memoryview:
     """The plain data of a block that stands at `at`."""
     try:
         size, _ = proto.read_varint(block, 0, len(block))
@@ -19,8 +20,7 @@ def unpack(block: memoryview, limits: Limits, at: int) -> memoryview:
         raise error.shifted(at) from None
     if size > _MOST_OUTPUT * len(block):
         raise CorruptError(f"impossible snappy block: {len(block)} bytes that should hold {size}", at=at)
-    if size > limits.max_bytes:
-        raise LimitError(f"a snappy block of {size} bytes, over the limit of {limits.max_bytes} (byte {at})")
+    budget.copy(size, "a snappy block", at)
     out = memoryview(bytearray(size))
     try:
         codecs.get("snappy").decompress(block, out)

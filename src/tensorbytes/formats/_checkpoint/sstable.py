@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tensorbytes._wire import crc32c, mask, proto, varint
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats._checkpoint import snappy
 
 MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"
@@ -31,9 +33,9 @@ _TRAILER_BYTES = 5
 # As TensorFlow has them.
 _BLOCK_BYTES = 1 << 18
 _RESTART_INTERVAL = 16
-# No honest table's keys take more: so much, and so many times the bytes of the table.
-_KEY_BYTES = 64 << 20
-_KEY_GROWTH = 64
+# About what an entry takes in memory beside its key.
+_ITEM_BYTES = 400
+_MOST_BYTES = 64 << 20
 
 
 class Item(NamedTuple):
@@ -47,7 +49,7 @@ class Item(NamedTuple):
 # ---- reading ----------------------------------------------------------------
 
 
-def read(data: memoryview, limits: Limits) -> list[Item]:
+def read(data: memoryview, budget: Budget) -> list[Item]:
     """Everything in a table, in order, every checksum verified."""
     if len(data) < _FOOTER_BYTES:
         raise CorruptError(f"a table of {len(data)} bytes: its footer alone takes {_FOOTER_BYTES}", at=0)
@@ -61,12 +63,13 @@ def read(data: memoryview, limits: Limits) -> list[Item]:
     index, at = _handle(data, at, end)
     if any(data[at:end]):
         raise CorruptError("the footer's padding is not zero", at=at)
-    budget = _Budget(min(limits.max_bytes, _KEY_BYTES + _KEY_GROWTH * len(data)))
-    list(_entries(*_block(data, metadata, start, limits), budget))
+    # Names need no gigabytes, though a few bytes can repeat a long one.
+    budget = Budget(replace(budget.limits, max_bytes=min(budget.limits.max_bytes, _MOST_BYTES)), len(data))
+    list(_entries(*_block(data, metadata, start, budget), budget))
     items: list[Item] = []
     passed = 0
     floor: bytes | None = None
-    for key, value, place in _entries(*_block(data, index, start, limits), budget):
+    for key, value, place in _entries(*_block(data, index, start, budget), budget):
         try:
             handle, used = _handle(value, 0, len(value))
         except CorruptError as error:
@@ -75,26 +78,14 @@ def read(data: memoryview, limits: Limits) -> list[Item]:
             raise CorruptError("the handle of a block is damaged, or leads back", at=place)
         passed = sum(handle) + _TRAILER_BYTES
         first = len(items)
-        items += _entries(*_block(data, handle, start, limits), budget, floor)
-        if len(items) > limits.max_tensors + 1:  # the header is one of them
-            raise LimitError(f"over {limits.max_tensors} entries; pass limits=Limits(max_tensors=...) to read them")
+        items += _entries(*_block(data, handle, start, budget), budget, floor)
+        if len(items) > budget.max_tensors + 1:  # the header is one of them
+            raise LimitError(f"over {budget.max_tensors} entries; pass limits=Limits(max_tensors=...) to read them")
         # What a search for a key would go by: it must lead to the block that holds it.
         if len(items) > first and items[-1].key > key:
             raise CorruptError("a block holds keys beyond its own in the index", at=place)
         floor = key
     return items
-
-
-class _Budget:
-    """What the keys may take in memory: a few bytes can repeat a long one."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def spend(self, size: int, at: int) -> None:
-        self.left -= size
-        if self.left < 0:
-            raise LimitError(f"the keys take far more memory than the table has bytes (byte {at})")
 
 
 def _handle(data: memoryview, at: int, end: int) -> tuple[tuple[int, int], int]:
@@ -106,7 +97,7 @@ def _handle(data: memoryview, at: int, end: int) -> tuple[tuple[int, int], int]:
     return (offset, size), after
 
 
-def _block(data: memoryview, handle: tuple[int, int], limit: int, limits: Limits) -> tuple[memoryview, int, bool]:
+def _block(data: memoryview, handle: tuple[int, int], limit: int, budget: Budget) -> tuple[memoryview, int, bool]:
     """(the plain bytes of a block, where it stands, whether offsets in it are the file's)"""
     offset, size = handle
     end = offset + size
@@ -118,11 +109,11 @@ def _block(data: memoryview, handle: tuple[int, int], limit: int, limits: Limits
     if kind == 0:
         return data[offset:end], offset, True
     if kind == 1:
-        return snappy.unpack(data[offset:end], limits, offset), offset, False
+        return snappy.unpack(data[offset:end], budget, offset), offset, False
     raise UnsupportedError(f"a block of the unknown compression {kind} (byte {end})")
 
 
-def _entries(block: memoryview, base: int, plain: bool, budget: _Budget, before: bytes | None = None) -> Iterator[Item]:
+def _entries(block: memoryview, base: int, plain: bool, budget: Budget, before: bytes | None = None) -> Iterator[Item]:
     """The entries of a block; keys must follow `before`."""
     limit, restarts = _restarts(block, base)
     seen = 0  # restarts that were found to be entries
@@ -139,7 +130,7 @@ def _entries(block: memoryview, base: int, plain: bool, budget: _Budget, before:
             seen += 1
             if shared:
                 raise CorruptError("a restart whose entry shares bytes with the one before", at=place)
-        budget.spend(shared + further + 64, place)
+        budget.objects(1, "the entries of the table", place, shared + further + _ITEM_BYTES)
         key = key[:shared] + bytes(block[at : at + further])
         if before is not None and key <= before:
             raise CorruptError(f"the key {key[:80]!r} is out of order, or appears twice", at=place)

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere, whole
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._npy import text as npy_text
 from tensorbytes.formats._npy.header import Header
 from tensorbytes.formats._parts import Part, check_note, pack
-from tensorbytes.formats._tensorproto import allocate_within, check_bits, check_shape
+from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
@@ -199,17 +200,19 @@ class Found(NamedTuple):
         return {"numpy.dtype": spelled} if spelled and "meta" not in self.header.note else {}
 
 
-def find(data: memoryview | bytes, at: int, name: str, limits: Limits, dtype: str | None) -> Found:
+def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: str | None) -> Found:
     """The array whose header stands at `at`; `dtype` is for those of a void type without a note."""
     header = npy_header.read(data, at)
     if header.note:
         check_note(Part(name, _NOTHING, header.note, at))
     kind = element(header.descr)
-    shape = check_shape(header.shape, max(kind.itemsize, 1), limits, at)
+    shape = check_shape(header.shape, max(kind.itemsize, 1), budget, at)
     stored = kind.dtype or _void(header, kind, name, dtype)
     true = header.note.get("dtype", stored)
     found = Found(header, kind, stored, true, at + header.size, math.prod(shape) * kind.itemsize)
-    allocate_within(limits, found.grown, f"string{list(shape)}", at)
+    budget.charge(found.grown, f"string{list(shape)}", at)
+    if stored == "string":
+        budget.strings(math.prod(shape), at)
     return found
 
 

@@ -21,7 +21,6 @@ from tensorbytes.formats._onnx.tensor import (
     Context,
     Message,
     described,
-    fields,
     leaf,
     parse,
     put_entry,
@@ -29,7 +28,7 @@ from tensorbytes.formats._onnx.tensor import (
     take_dims,
     tensor,
 )
-from tensorbytes.formats._tensorproto import allocate_within, check_shape
+from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.tensor import Array, InvalidValueError, Sparse, Tensor
 from tensorbytes.tree import Document, Leaf
 
@@ -42,18 +41,19 @@ def decode(data: memoryview, context: Context) -> Document:
     own: dict[str, str] = {}  # a field that comes twice counts with its last value
     meta: dict[str, str] = {}
     graphs = []
-    for item in fields(data, 0, len(data)):
+    for item in proto.fields(data, 0, len(data)):
         if item.number in _TEXTS:
             own[f"onnx.{_TEXTS[item.number]}"] = proto.text(data, item)
         elif item.number in _NUMBERS:
             own[f"onnx.{_NUMBERS[item.number]}"] = str(_signed(proto.number(item)))
         elif item.number == 7:
             proto.delimited(data, item)
+            context.budget.objects(1, "graphs", item.at, 400)
             graphs.append(item)
         elif item.number == 8:
             put_text(meta, *_opset(data, item), item.at)
         elif item.number == 14:
-            put_entry(meta, data, item)
+            put_entry(meta, data, item, context.budget)
     if not graphs:
         raise CorruptError("neither a TensorProto (no data_type) nor a model (no graph)", at=0)
     leaves: dict[str, Leaf] = {}
@@ -76,7 +76,7 @@ def _signed(number: int) -> int:
 def _opset(data: memoryview, item: proto.Field) -> tuple[str, str]:
     domain, version = "", 0
     proto.delimited(data, item)
-    for part in fields(data, item.start, item.end):
+    for part in proto.fields(data, item.start, item.end):
         if part.number == 1:
             domain = proto.text(data, part)
         elif part.number == 2:
@@ -87,31 +87,32 @@ def _opset(data: memoryview, item: proto.Field) -> tuple[str, str]:
 def _take_graph(
     data: memoryview, graph: proto.Field, context: Context, leaves: dict[str, Leaf], meta: dict[str, str]
 ) -> None:
-    for item in fields(data, graph.start, graph.end):
+    for item in proto.fields(data, graph.start, graph.end):
         if item.number == 2:
             meta["onnx.graph"] = proto.text(data, item)
         if item.number not in (5, 15):
             continue
         proto.delimited(data, item)
+        context.budget.tensors(1, item.at)
         if item.number == 5:
-            message = parse(data, item.start, item.end, context.limits)
+            message = parse(data, item.start, item.end, context.budget)
             found = leaf(data, message, context, (("key", _name(message, leaves)),))
         else:
             found = _sparse(data, item, context, leaves)
         leaves[str(found.path[0][1])] = found
-        if len(leaves) > context.limits.max_tensors:
-            raise LimitError(f"over {context.limits.max_tensors} initializers (byte {item.at})")
+        if len(leaves) > context.budget.max_tensors:
+            raise LimitError(f"over {context.budget.max_tensors} initializers (byte {item.at})")
 
 
 def _constants(data: memoryview, graph: proto.Field) -> int:
     """How many nodes of a graph are constants."""
-    nodes = (item for item in fields(data, graph.start, graph.end) if item.number == 1)
+    nodes = (item for item in proto.fields(data, graph.start, graph.end) if item.number == 1)
     return sum(any(_is_constant(data, part) for part in _within(data, node)) for node in nodes)
 
 
 def _within(data: memoryview, item: proto.Field) -> Iterator[proto.Field]:
     proto.delimited(data, item)
-    return fields(data, item.start, item.end)
+    return proto.fields(data, item.start, item.end)
 
 
 def _is_constant(data: memoryview, part: proto.Field) -> bool:
@@ -127,20 +128,20 @@ def _name(message: Message, leaves: Mapping[str, Leaf]) -> str:
 
 
 def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves: Mapping[str, Leaf]) -> Leaf:
-    at, limits = whole_field.at, context.limits
+    at, budget = whole_field.at, context.budget
     parts: dict[int, Message] = {}
     dims: list[int] = []
-    for item in fields(data, whole_field.start, whole_field.end):
+    for item in proto.fields(data, whole_field.start, whole_field.end):
         if item.number in (1, 2):
             proto.delimited(data, item)
-            parts[item.number] = parse(data, item.start, item.end, limits)
+            parts[item.number] = parse(data, item.start, item.end, budget)
         elif item.number == 3:
-            take_dims(dims, data, item, limits)
+            take_dims(dims, data, item, budget)
     if 1 not in parts or parts[1].code == STRING:
         raise CorruptError("a sparse initializer without numbers for values", at=at)
     name = _name(parts[1], leaves)
-    row, held = described(parts[1], limits)
-    shape = check_shape(dims, row.itemsize, limits, at)
+    row, held = described(parts[1], budget)
+    shape = check_shape(dims, row.itemsize, budget, at)
 
     def fetch() -> Sparse:
         eager = context._replace(lazy=False)
@@ -156,7 +157,7 @@ def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves
             )
         places = indices.numpy()
         if len(indices.shape) == 1:
-            allocate_within(limits, places.size * len(shape) * 8, f"the indices of {name!r}", at)
+            budget.charge(places.size * len(shape) * 8, f"the indices of {name!r}", at)
             places = _unravelled(places, shape, name, at)
         elif indices.shape[1] != len(shape):
             raise CorruptError(f"{name!r}: indices of {indices.shape[1]} columns in {list(shape)}", at=at)

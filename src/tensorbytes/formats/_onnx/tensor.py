@@ -13,7 +13,7 @@ value (but 6-bit floats come one by one). A complex number is two values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,9 +21,10 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes._wire import proto, strings_unpack
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.dtypes import DType
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats import _json, _packed, _parts, _typed
 from tensorbytes.formats._onnx.files import Files
 from tensorbytes.formats._tensorproto import check_bits, check_shape
@@ -35,7 +36,8 @@ BY_CODE: dict[int, DType] = {row.onnx: row for row in dtypes.DTYPES.values() if 
 NOTE, DOC_STRING = "tensorbytes", "onnx.doc_string"
 NOTE_KEYS = frozenset({"kind", "encoding", "meta"})
 _STRING_TAG = 0x32
-_WINDOW = 1 << 16
+# About what is held of a string that the kernel does not read, and of an entry of metadata.
+_RUN_BYTES, _ENTRY_BYTES = 400, 320
 # Typed fields: the wire's element type, and the dtypes that use it (the rest use int32_data).
 _INT32 = 5
 _ELEMENTS = {4: "<f4", _INT32: "varint", 7: "varint", 10: "<f8", 11: "varint"}
@@ -48,7 +50,7 @@ _FIELD_NAMES = {4: "float_data", _INT32: "int32_data", 7: "int64_data", 10: "dou
 class Context(NamedTuple):
     """How to read: what all tensors of a file share."""
 
-    limits: Limits
+    budget: Budget
     lazy: bool
     files: Files
     encoding: str = "utf-8"
@@ -68,7 +70,7 @@ class Message:
         self.props: dict[str, str] = {}
         self.raw: proto.Field | None = None
         self.strings: list[tuple[Array, Any]] = []  # offsets and bytes of each run
-        self.typed: dict[int, list[proto.Field]] = {}
+        self.typed: dict[int, _typed.Values] = {}
         self.outside = False
         self.external: dict[str, str] = {}
 
@@ -78,25 +80,13 @@ class Message:
         return f"tensor {self.name!r}" if self.name else "the tensor"
 
 
-def fields(data: memoryview, start: int, end: int) -> Iterator[proto.Field]:
-    """The fields of a message, a window at a time: whoever stops early has taken no more memory than that."""
-    at = start
-    while at < end:
-        usual, at = proto.field_run(data, at, min(end, at + _WINDOW), 0)
-        yield from usual
-        if at < end:
-            odd, at = proto.read_field(data, at, end)
-            if odd is not None:
-                yield odd
-
-
-def parse(data: memoryview, start: int, end: int, limits: Limits) -> Message:
+def parse(data: memoryview, start: int, end: int, budget: Budget) -> Message:
     message = Message(start)
     at = start
     while at < end:
-        usual, at = proto.field_run(data, at, min(end, at + _WINDOW), _STRING_TAG)
+        usual, at = proto.field_run(data, at, end, _STRING_TAG)
         for item in usual:
-            _take(message, data, item, limits)
+            _take(message, data, item, budget)
         if at < end and data[at] == _STRING_TAG:
             offsets, raw, stop = strings_unpack(data, at, end, _STRING_TAG)
             if stop > at:
@@ -106,14 +96,14 @@ def parse(data: memoryview, start: int, end: int, limits: Limits) -> Message:
         if at < end:
             odd, at = proto.read_field(data, at, end)
             if odd is not None:
-                _take(message, data, odd, limits)
+                _take(message, data, odd, budget)
     return message
 
 
-def _take(message: Message, data: memoryview, item: proto.Field, limits: Limits) -> None:
+def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget) -> None:
     number = item.number
     if number == 1:
-        take_dims(message.dims, data, item, limits)
+        take_dims(message.dims, data, item, budget)
     elif number == 2:
         message.code = proto.number(item)
     elif number == 3:
@@ -122,6 +112,7 @@ def _take(message: Message, data: memoryview, item: proto.Field, limits: Limits)
         )
     elif number == 6:  # a tag or a length in a longer form than the kernel takes
         piece = proto.delimited(data, item)
+        budget.objects(1, "strings", item.at, _RUN_BYTES)
         message.strings.append((np.array([0, len(piece)], np.int64), piece))
     elif number == 8:
         message.name = proto.text(data, item)
@@ -129,18 +120,18 @@ def _take(message: Message, data: memoryview, item: proto.Field, limits: Limits)
         proto.delimited(data, item)
         message.raw = item
     elif number in _ELEMENTS:
-        _typed.take(message.typed, item)
+        _typed.take(message.typed, data, item, _ELEMENTS[number])
     elif number == 12:
         message.doc = proto.text(data, item)
     elif number == 13:
-        put_entry(message.external, data, item)
+        put_entry(message.external, data, item, budget)
     elif number == 14:
         message.outside = _location(proto.number(item), item.at)
     elif number == 16:
-        put_entry(message.props, data, item)
+        put_entry(message.props, data, item, budget)
 
 
-def take_dims(dims: list[int], data: memoryview, item: proto.Field, limits: Limits) -> None:
+def take_dims(dims: list[int], data: memoryview, item: proto.Field, budget: Budget) -> None:
     """dims may be packed, single, or both in turn."""
     at, end = item.start, item.end
     while item.wire == proto.VARINT or at < end:
@@ -152,8 +143,8 @@ def take_dims(dims: list[int], data: memoryview, item: proto.Field, limits: Limi
         if size >= 1 << 63:
             raise CorruptError(f"a dimension is {size - (1 << 64)}", at=item.at)
         dims.append(size)
-        if len(dims) > limits.max_rank:
-            raise LimitError(f"a tensor of rank over the limit of {limits.max_rank} (byte {item.at})")
+        if len(dims) > budget.max_rank:
+            raise LimitError(f"a tensor of rank over the limit of {budget.max_rank} (byte {item.at})")
         if item.wire == proto.VARINT:
             return
 
@@ -164,11 +155,12 @@ def _location(number: int, at: int) -> bool:
     return number == 1
 
 
-def put_entry(entries: dict[str, str], data: memoryview, item: proto.Field) -> None:
+def put_entry(entries: dict[str, str], data: memoryview, item: proto.Field, budget: Budget) -> None:
     """One StringStringEntryProto."""
+    budget.objects(1, "metadata", item.at, _ENTRY_BYTES)
     key = value = ""
     proto.delimited(data, item)
-    for part in fields(data, item.start, item.end):
+    for part in proto.fields(data, item.start, item.end):
         if part.number == 1:
             key = proto.text(data, part)
         elif part.number == 2:
@@ -190,7 +182,7 @@ def leaf(data: memoryview, message: Message, context: Context, path: Path = ()) 
     meta, note = _metadata(message)
     if message.code == STRING:
         encoding = note.get("encoding", context.encoding)
-        value: Tensor | Strings | Deferred = _strings(data, message, encoding, context.limits)
+        value: Tensor | Strings | Deferred = _strings(data, message, encoding, context.budget)
         check = None
     else:
         value, check = tensor(data, message, context)
@@ -221,10 +213,10 @@ def _metadata(message: Message) -> tuple[dict[str, str], dict[str, Any]]:
 
 def tensor(data: memoryview, message: Message, context: Context) -> tuple[Tensor | Deferred, Callable[[], None] | None]:
     """The dense tensor of a message, and a check for later where nothing is to be read now."""
-    row, shape = described(message, context.limits)
+    row, shape = described(message, context.budget)
     count, at = math.prod(shape), message.at
     need = _packed.size(row, count)
-    used = [number for number, items in message.typed.items() if items]
+    used = list(message.typed)
     has_raw = message.raw is not None and message.raw.start < message.raw.end
     if message.strings or len(used) + has_raw + message.outside > 1:
         raise CorruptError(f"{message.label} of {row.name} holds values in several places", at=at)
@@ -247,7 +239,7 @@ def tensor(data: memoryview, message: Message, context: Context) -> tuple[Tensor
     return value, _checked(value, check, None if message.outside else first, at, context.lazy)
 
 
-def described(message: Message, limits: Limits) -> tuple[DType, tuple[int, ...]]:
+def described(message: Message, budget: Budget) -> tuple[DType, tuple[int, ...]]:
     """The dtype and shape of a tensor that is no string tensor."""
     if message.code not in BY_CODE:
         if message.code == 0:
@@ -255,7 +247,7 @@ def described(message: Message, limits: Limits) -> tuple[DType, tuple[int, ...]]
         what = "strings, where numbers are due" if message.code == STRING else f"the unknown data type {message.code}"
         raise UnsupportedError(f"{message.label} has {what} (byte {message.at})")
     row = BY_CODE[message.code]
-    return row, check_shape(message.dims, row.itemsize, limits, message.at)
+    return row, check_shape(message.dims, row.itemsize, budget, message.at)
 
 
 def _whole(value: Deferred, lazy: bool) -> Tensor | Deferred:
@@ -291,7 +283,7 @@ def _typed_later(data: memoryview, message: Message, row: DType, shape: tuple[in
             raise CorruptError(
                 f"{message.label} has values in {_FIELD_NAMES[number]}, those of {row.name} stand in "
                 f"{_FIELD_NAMES[own]}",
-                at=items[0].at,
+                at=items.at,
             )
     items = message.typed[own]
 
@@ -300,21 +292,21 @@ def _typed_later(data: memoryview, message: Message, row: DType, shape: tuple[in
         want = dtypes.nbytes(row, shape)
         if flat.size != want:
             got, due = flat.size // row.itemsize, math.prod(shape)
-            raise CorruptError(f"{row.name}{list(shape)} takes {due} values, got {got}", at=items[0].at)
+            raise CorruptError(f"{row.name}{list(shape)} takes {due} values, got {got}", at=items.at)
         return Tensor(row.name, shape, flat)
 
     return Deferred("tensor", row.name, shape, fetch, dtypes.nbytes(row, shape))
 
 
-def _typed_values(data: memoryview, items: list[proto.Field], row: DType, count: int, kind: str) -> Array:
+def _typed_values(data: memoryview, items: _typed.Values, row: DType, count: int, kind: str) -> Array:
     """The bytes of the elements, one after another."""
-    at = items[0].at
+    at = items.at
     if kind != "varint":
-        flat = _typed.floats(data, items, kind)
+        flat = items.array(data)
         if flat.nbytes % row.itemsize:
             raise CorruptError(f"an odd number of values for {row.name}", at=at)
         return flat.view(np.uint8)
-    wide = _typed.integers(data, items)
+    wide = items.array(data)
     if row.name == "bool" and len(wide) and wide.max() > 1:
         raise CorruptError(f"the value {wide.max()} is no bool", at=at)
     if row.bits in (2, 4):
@@ -330,11 +322,12 @@ def _typed_values(data: memoryview, items: list[proto.Field], row: DType, count:
     return _typed.narrow(wide, row, at).reshape(-1)
 
 
-def _strings(data: memoryview, message: Message, encoding: str, limits: Limits) -> Strings:
-    shape = check_shape(message.dims, 8, limits, message.at)
+def _strings(data: memoryview, message: Message, encoding: str, budget: Budget) -> Strings:
+    shape = check_shape(message.dims, 8, budget, message.at)
     if message.outside or message.typed or (message.raw is not None and message.raw.start < message.raw.end):
         raise CorruptError(f"{message.label}: strings stand in string_data alone", at=message.at)
     offsets, raw = _joined(message.strings)
+    budget.strings(len(offsets) - 1, message.at)
     if len(offsets) - 1 != math.prod(shape):
         raise CorruptError(
             f"string{list(shape)} takes {math.prod(shape)} strings, got {len(offsets) - 1}", at=message.at

@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.dtypes import DType
-from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, UnsupportedError
 from tensorbytes.formats import _json
 from tensorbytes.formats._tensorproto import check_shape
 
@@ -49,7 +50,7 @@ class File(NamedTuple):
     notes: dict[str, Any]
 
 
-def read(data: memoryview, limits: Limits, cut: bool = False) -> File:
+def read(data: memoryview, budget: Budget, cut: bool = False) -> File:
     """The checked header of a file; with `cut`, of one that may end before its tensors do, or after them."""
     if len(data) < 8:
         raise CorruptError(f"a safetensors file starts with 8 bytes of length, got {len(data)}", at=len(data))
@@ -58,15 +59,16 @@ def read(data: memoryview, limits: Limits, cut: bool = False) -> File:
         raise CorruptError(f"the header claims {length} bytes; at most {MAX_HEADER} are allowed", at=0)
     if length > len(data) - 8:
         raise CorruptError(f"the header claims {length} bytes, {len(data) - 8} are there", at=0)
-    header = _json.parse(data[8 : 8 + length], 8, "the header")
+    header = _json.parse(data[8 : 8 + length], 8, "the header", budget)
     if type(header) is not dict:
         raise CorruptError("the header is no JSON object", at=8)
     meta = header.pop(METADATA, {})
     if type(meta) is not dict or not all(type(text) is str for text in meta.values()):
         raise CorruptError(f"{METADATA} must hold text alone", at=8)
-    notes = _notes(meta.pop(NOTES, None), header)
+    notes = _notes(meta.pop(NOTES, None), header, budget)
     start = 8 + length
-    entries = [_entry(name, info, start, limits) for name, info in header.items()]
+    budget.tensors(len(header), 8)
+    entries = [_entry(name, info, start, budget) for name, info in header.items()]
     told = max(entry.end for entry in entries) if cut and entries else len(data)
     _check_places(entries, start, told)
     if notes:
@@ -74,10 +76,10 @@ def read(data: memoryview, limits: Limits, cut: bool = False) -> File:
     return File(data, entries, meta, notes)
 
 
-def _notes(text: str | None, header: Mapping[str, Any]) -> dict[str, Any]:
+def _notes(text: str | None, header: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
     if text is None:
         return {}
-    notes = _json.parse(text.encode(), 8, f"the metadata {NOTES!r}")
+    notes = _json.parse(text.encode(), 8, f"the metadata {NOTES!r}", budget)
     if type(notes) is not dict:
         raise CorruptError(f"the metadata {NOTES!r} is no JSON object", at=8)
     for name, note in notes.items():
@@ -88,7 +90,7 @@ def _notes(text: str | None, header: Mapping[str, Any]) -> dict[str, Any]:
     return notes
 
 
-def _entry(name: str, info: Any, start: int, limits: Limits) -> Entry:
+def _entry(name: str, info: Any, start: int, budget: Budget) -> Entry:
     try:
         dtype, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
     except (TypeError, KeyError):
@@ -105,8 +107,8 @@ def _entry(name: str, info: Any, start: int, limits: Limits) -> Entry:
     if len(info) > 3:
         _check_depth(info, name, _MAX_DEPTH)
     begin, end = offsets
-    if 0 in shape or len(shape) > limits.max_rank:
-        check_shape(shape, row.itemsize, limits, 8)  # any other shape that fits its bytes is no larger than the file
+    if 0 in shape or len(shape) > budget.max_rank:
+        check_shape(shape, row.itemsize, budget, 8)  # any other shape that fits its bytes is no larger than the file
     bits = math.prod(shape) * row.bits
     if bits != (end - begin) * 8:
         need = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, which fill no whole bytes"

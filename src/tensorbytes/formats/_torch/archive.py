@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from tensorbytes import dtypes, storage, threads
-from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, UnsupportedError
 from tensorbytes.formats import _zip
-from tensorbytes.formats._tensorproto import after
 from tensorbytes.formats._torch import pickle_read
 from tensorbytes.formats._torch import tree as torch_tree
 from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
@@ -42,9 +42,9 @@ def _width(dtype: str) -> int:
 class Archive:
     """The members of a zip archive that torch.save wrote. With `file`, `data` is its map, and storages are read."""
 
-    def __init__(self, data: memoryview, limits: Limits, lazy: bool, file: io.FileIO | None = None) -> None:
-        self._data, self._limits, self._lazy = data, limits, lazy
-        members = _zip.members(data, limits)
+    def __init__(self, data: memoryview, budget: Budget, lazy: bool, file: io.FileIO | None = None) -> None:
+        self._data, self._budget, self._lazy = data, budget, lazy
+        members = _zip.members(data, budget)
         self._by_name = {member.name: member for member in members}
         self._prefix = self._find_prefix()
         # torch can leave the checksums out; it writes zeros then.
@@ -79,29 +79,28 @@ class Archive:
 
     def _small(self, name: str, default: bytes) -> bytes:
         member = self._by_name.get(self._prefix + name)
-        return default if member is None else bytes(_zip.content(self._data, member, self._limits, False)[:64])
+        return default if member is None else bytes(self._inflated(member, False)[:64])
 
     def _pickled(self) -> tuple[bytes, int]:
         member = self._by_name[self._prefix + "data.pkl"]
-        return bytes(_zip.content(self._data, member, self._limits, self._sums)), member.start
+        return bytes(self._inflated(member, self._sums)), member.start
 
     def document(self, skip: bool = False) -> Document:
         """`skip` leaves out what is not read."""
         notes = self._notes()
         data, at = self._pickled()
-        room = self._limits.max_bytes + len(self._data)
-        world = World(self._storage, notes.framework, self._limits, room)
-        root, end = pickle_read.run(data, 0, at, world, self._limits)
+        world = World(self._storage, notes.framework, self._budget)
+        root, end = pickle_read.run(data, 0, at, world, self._budget)
         if end != len(data):
             raise CorruptError(f"{len(data) - end} bytes follow the pickle", at=at + end)
-        torch_tree.measure(root, len(self._data), self._limits)
-        return torch_tree.document(root, notes, self._limits, self._lazy, skip)
+        torch_tree.measure(root, self._budget)
+        return torch_tree.document(root, notes, self._budget, self._lazy, skip)
 
     def _notes(self) -> torch_tree.Notes:
         member = self._by_name.get(self._prefix + NOTES)
         if member is None:
             return torch_tree.Notes()
-        return torch_tree.Notes(_zip.content(self._data, member, self._limits, self._sums), member.start)
+        return torch_tree.Notes(self._inflated(member, self._sums), member.start, self._budget)
 
     def _storage(self, dtype: str, key: str, location: str, count: int, view: Any) -> Storage:
         member = self._by_name.get(f"{self._prefix}data/{key}")
@@ -122,9 +121,11 @@ class Archive:
     def _content(self, member: Member) -> memoryview:
         if member.name in self._read:
             return self._read[member.name]
-        if member.method != _zip.STORED:  # not by torch, which stores; counted, since it grows
-            self._limits = after(self._limits, member.size)
-        return _zip.content(self._data, member, self._limits, False)
+        return self._inflated(member, False)
+
+    def _inflated(self, member: Member, check: bool) -> memoryview:
+        _zip.charge([member], self._budget)  # torch stores, others may deflate
+        return _zip.content(self._data, member, check)
 
 
 def _check_sums(data: memoryview, members: Iterable[Member]) -> None:
@@ -176,7 +177,7 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
 # ---- before torch 1.6 -------------------------------------------------------
 
 
-def legacy(data: memoryview, limits: Limits, lazy: bool, skip: bool = False) -> Document:
+def legacy(data: memoryview, budget: Budget, lazy: bool, skip: bool = False) -> Document:
     """Pickles of the magic number, the version, the machine, the object and the storages' keys; then the storages.
 
     The object comes before its storages, so its pickle runs twice: once to find its end.
@@ -185,41 +186,41 @@ def legacy(data: memoryview, limits: Limits, lazy: bool, skip: bool = False) -> 
     while True:
         raw = bytes(data[:window])
         try:
-            start, keys, widths, at = _old_heads(raw, limits)
+            start, keys, widths, at = _old_heads(raw, budget)
             break
         except CorruptError:
             if window >= len(data):
                 raise
             window *= 8
     storages = _OldStorages(data, keys, widths, at)
-    world = World(storages.storage, "torch", limits, limits.max_bytes + len(data))
-    root, _ = pickle_read.run(raw, start, 0, world, limits)
-    torch_tree.measure(root, len(data), limits)
-    return torch_tree.document(root, torch_tree.Notes(), limits, lazy, skip)
+    world = World(storages.storage, "torch", budget)
+    root, _ = pickle_read.run(raw, start, 0, world, budget)
+    torch_tree.measure(root, budget)
+    return torch_tree.document(root, torch_tree.Notes(), budget, lazy, skip)
 
 
-def _old_heads(raw: bytes, limits: Limits) -> tuple[int, Any, dict[str, int], int]:
+def _old_heads(raw: bytes, budget: Budget) -> tuple[int, Any, dict[str, int], int]:
     """(where the object's pickle starts, the keys of the storages, the widths of their elements, where they start)"""
-    nothing = _Nothing()
-    magic, at = pickle_read.run(raw, 0, 0, nothing, limits)
+    nothing = _Nothing(budget)
+    magic, at = pickle_read.run(raw, 0, 0, nothing, budget)
     if type(magic) is not int or magic != MAGIC:
         raise UnsupportedError("a pickle that is none of torch.save: the magic number differs")
-    version, at = pickle_read.run(raw, at, 0, nothing, limits)
+    version, at = pickle_read.run(raw, at, 0, nothing, budget)
     if version != _VERSION:
         raise UnsupportedError(f"another version of torch's old format than {_VERSION}")
-    _, start = pickle_read.run(raw, at, 0, nothing, limits)
-    _, at = pickle_read.run(raw, start, 0, nothing, limits)
-    keys, at = pickle_read.run(raw, at, 0, nothing, limits)
+    _, start = pickle_read.run(raw, at, 0, nothing, budget)
+    _, at = pickle_read.run(raw, start, 0, nothing, budget)
+    keys, at = pickle_read.run(raw, at, 0, nothing, budget)
     return start, keys, nothing.widths, at
 
 
 class _Nothing(World):
     """A world in which every call gives nothing; it notes the width of each storage's elements."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.widths: dict[str, int] = {}
         self._made = Opaque("")
-        super().__init__(self._note, "", Limits(), 0)
+        super().__init__(self._note, "", budget)
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
         return super().call(function, args) if getattr(function, "of", "") == "ordered" else self._made

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere
-from tensorbytes.errors import LimitError, Limits, UnsupportedError
+from tensorbytes.errors import LimitError, UnsupportedError
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy.header import Header
 from tensorbytes.formats._tensorproto import check_shape
@@ -79,17 +80,17 @@ class Held:
     def __init__(self, made: Made | Opaque | None = None, kind: str = "") -> None:
         self.made, self.kind = made, kind
 
-    def set_state(self, state: Any, limits: Limits) -> None:
+    def set_state(self, state: Any, budget: Budget) -> None:
         """RefusedError for what is not read: then the caller puts something in its place."""
         if self.made is not None:
             raise FaultError("a NumPy array with two states")
         if type(state) is not tuple or len(state) != 5 or state[0] != 1 or type(state[3]) is not bool:
             raise FaultError("a NumPy array with a state of another form")
         _, shape, kind, fortran, raw = state
-        self.made = value(raw, kind, shape, "F" if fortran else "C", limits)
+        self.made = value(raw, kind, shape, "F" if fortran else "C", budget)
 
 
-def value(raw: Any, kind: Any, shape: Any, order: str, limits: Limits, axes: Any = None) -> Made:
+def value(raw: Any, kind: Any, shape: Any, order: str, budget: Budget, axes: Any = None) -> Made:
     """The array of these bytes, as npy files have them."""
     if type(kind) is Opaque:
         raise RefusedError(kind.why)
@@ -101,15 +102,15 @@ def value(raw: Any, kind: Any, shape: Any, order: str, limits: Limits, axes: Any
         raise RefusedError(kind.why)
     if type(raw) is not bytes or type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
         raise FaultError("a NumPy array without bytes or a shape")
-    if len(shape) > limits.max_rank:
-        raise LimitError(f"a NumPy array of rank {len(shape)}, over the limit of {limits.max_rank}")
+    if len(shape) > budget.max_rank:
+        raise LimitError(f"a NumPy array of rank {len(shape)}, over the limit of {budget.max_rank}")
     try:
         element = npy_arrays.element(kind.descr)
     except UnsupportedError as error:
         raise RefusedError(str(error)) from None
     if not element.dtype or not element.itemsize:
         raise RefusedError(f"a NumPy array of the dtype {kind.descr!r}, which does not say what it holds")
-    check_shape(shape, element.itemsize, limits, 0)
+    check_shape(shape, element.itemsize, budget, 0)
     size = math.prod(shape) * element.itemsize
     if size != len(raw):
         raise FaultError(f"a NumPy array of {size} bytes has {len(raw)}")

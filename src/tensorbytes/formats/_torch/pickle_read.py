@@ -17,14 +17,15 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.budget import OBJECT_BYTES, Budget
+from tensorbytes.errors import CorruptError, UnsupportedError
 from tensorbytes.formats._torch.pickle_values import ByteArray, FaultError, RefusedError, put
 from tensorbytes.formats._torch.unread import SET_ADVICE, Opaque
 
 _MAX_NAME = 256
 _MAX_LONG = 1785  # as many digits as Python itself converts to text
-# A pickle of one byte per object makes this much memory of each byte.
-_GROWTH = 16
+# What is counted before more is made.
+_PORTION = 1 << 16
 _STOP = ord(".")
 _word = struct.Struct("<I").unpack_from
 _REFUSED = {
@@ -69,16 +70,15 @@ class Machine:
         return made
 
 
-def run(data: bytes, start: int, base: int, world: World, limits: Limits) -> tuple[Any, int]:
+def run(data: bytes, start: int, base: int, world: World, budget: Budget) -> tuple[Any, int]:
     """(the value, where its pickle ends). `base` is where data stands in its file, for messages."""
-    if len(data) - start > limits.max_bytes // _GROWTH:
-        raise LimitError(
-            f"a pickle of {len(data) - start} bytes may take {_GROWTH} times as much memory, over the limit of "
-            f"{limits.max_bytes}; pass limits=Limits(max_bytes=...) to allow it"
-        )
-    machine, table, at = Machine(data, base, world), _TABLE, start
+    machine, table, costs, at, taken = Machine(data, base, world), _TABLE, _COSTS, start, 0
     try:
         while (code := data[at]) != _STOP:
+            taken += costs[code]
+            if taken > _PORTION:
+                budget.objects(taken // OBJECT_BYTES, "the pickle", base + at)
+                taken = 0
             at = table[code](machine, at + 1)
         if len(machine.stack) != 1 or machine.below:
             raise FaultError("the pickle ends with other than one value")
@@ -107,6 +107,13 @@ def _refuse(machine: Machine, at: int) -> NoReturn:
 
 
 _TABLE: list[_Opcode] = [_refuse] * 256
+# About what each opcode takes in memory, with the place on the stack or in the memo.
+_COSTS = [80] * 256
+for _bytes, _codes in {
+    0: "\x80\x95ae\x90b", 8: "K\x88\x89N)hj", 40: "JMG", 104: "qr\x94}su", 160: "c\x93\x8f\x91", 1024: "R\x81Q",
+}.items():  # fmt: skip
+    for _code in _codes:
+        _COSTS[ord(_code)] = _bytes
 
 
 def _opcode(code: str) -> Callable[[_Opcode], _Opcode]:

@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import LIMITS, CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats import _json, _parts
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._tensorproto import check_bits, check_shape
@@ -30,7 +31,9 @@ from tensorbytes.tree import Document, Leaf, Path, Step, flatten, path_name
 METADATA = "torch._metadata"
 _SCALARS = (bool, int, float, complex, str, bytes)
 # What a leaf takes in memory beside its data; what a number takes in a list of numbers.
-_LEAF_BYTES, _ITEM_BYTES = 256, 16
+_LEAF_BYTES, _ITEM_BYTES = 512, 16
+# What is noted of each container while it is measured.
+_KNOWN_BYTES = 240
 _METADATA_BYTES = 1 << 26
 _NOTE_KEYS: dict[str, type] = {
     "path": list, "kind": str, "name": str, "meta": dict, "index": str, "parts": dict, "shape": list,
@@ -38,9 +41,9 @@ _NOTE_KEYS: dict[str, type] = {
 _Note = Mapping[str, Any]
 
 
-def measure(root: Any, size: int, limits: Limits) -> None:
-    """Refuse what contains itself, is nested too deeply, or unfolds into far more than the file of `size` bytes."""
-    deepest = min(limits.max_depth, LIMITS.max_depth) + limits.max_rank + 1  # strings are lists in lists
+def measure(root: Any, budget: Budget) -> None:
+    """Refuse what contains itself or is nested too deeply; charge what it unfolds into."""
+    deepest = min(budget.max_depth, LIMITS.max_depth) + budget.max_rank + 1  # strings are lists in lists
     known: dict[int, tuple[int, int, int]] = {}  # container -> (bytes when unfolded, leaves, levels)
     open_: set[int] = set()
     stack = [root] if type(root) in _CONTAINERS else []
@@ -69,12 +72,10 @@ def measure(root: Any, size: int, limits: Limits) -> None:
             total += sum(len(key) * below.get(id(x), 1) for key, x in node.items() if type(key) is str)
         if depth > deepest:
             raise UnsupportedError(f"a value is nested deeper than {deepest} levels")
-        if total > limits.max_bytes + size:
-            raise LimitError(
-                f"a structure that unfolds into over {limits.max_bytes} bytes, though the file has {size}; "
-                "pass limits=Limits(max_bytes=...) to allow it"
-            )
+        budget.objects(1, "a structure", 0, _KNOWN_BYTES)
         known[id(node)] = (total, leaves, depth)
+    if known:
+        budget.copy(known[id(root)][0], "a structure that unfolds", 0)
 
 
 _CONTAINERS = (dict, Ordered, list, tuple)
@@ -94,14 +95,14 @@ def _weight(node: Any) -> int:
 class Notes:
     """What our writer adds: `leaves` by their paths, metadata of the whole, where the tensors came from."""
 
-    def __init__(self, raw: memoryview | None = None, at: int = 0) -> None:
+    def __init__(self, raw: memoryview | None = None, at: int = 0, budget: Budget | None = None) -> None:
         self.at = at
         self.leaves: dict[Path, _Note] = {}
         self.document: Mapping[str, str] = {}
         self.framework = "torch"
         if raw is None:
             return
-        top = _json.parse(raw, at, "the notes")
+        top = _json.parse(raw, at, "the notes", budget)
         if type(top) is not dict or not set(top) <= {"leaves", "document", "framework"}:
             raise self.wrong("are no object of leaves, document and framework")
         self.framework, self.document = top.get("framework", "torch"), top.get("document", {})
@@ -143,12 +144,12 @@ def _is_texts(meta: Any) -> bool:
     return type(meta) is dict and all(type(text) is str for text in meta.values())
 
 
-def document(root: Any, notes: Notes, limits: Limits, lazy: bool, skip: bool = False) -> Document:
+def document(root: Any, notes: Notes, budget: Budget, lazy: bool, skip: bool = False) -> Document:
     """The document of a measured structure. `skip` leaves out what is not read."""
-    reader = _Reader(notes, limits, lazy)
+    reader = _Reader(notes, budget, lazy)
     stack: list[tuple[Any, Path]] = [(root, ())]
     unused = dict(notes.leaves)
-    deepest = min(limits.max_depth, LIMITS.max_depth)
+    deepest = min(budget.max_depth, LIMITS.max_depth)
     while stack:
         node, path = stack.pop()
         if len(path) > deepest:
@@ -171,8 +172,8 @@ def document(root: Any, notes: Notes, limits: Limits, lazy: bool, skip: bool = F
             stack.extend((node[index], (*path, (kind, index))) for index in range(len(node) - 1, -1, -1))
         else:
             reader.plain(node, path)
-        if len(reader.leaves) > limits.max_tensors:
-            raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+        if len(reader.leaves) > budget.max_tensors:
+            raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
     if unused:
         raise notes.wrong(f"{path_name(next(iter(unused)))!r} is not there")
     return reader.document()
@@ -215,9 +216,9 @@ def _text(node: Any) -> Any:
 class _Reader:
     """Collects the leaves."""
 
-    def __init__(self, notes: Notes, limits: Limits, lazy: bool) -> None:
+    def __init__(self, notes: Notes, budget: Budget, lazy: bool) -> None:
         self.leaves: list[Leaf] = []
-        self._notes, self._limits, self._lazy = notes, limits, lazy
+        self._notes, self._budget, self._lazy = notes, budget, lazy
         self._loaded: dict[int, Value] = {}
         self._attributes: list[str] = []
         self._texts: dict[int, str] = {}
@@ -298,7 +299,7 @@ class _Reader:
         """As JSON; one that many dicts share is spelled once."""
         if id(metadata) not in self._texts:
             _check_plain(metadata, path)
-            measure(metadata, 0, self._limits)
+            measure(metadata, self._budget)
             self._texts[id(metadata)] = _json.dump(metadata)
         return self._texts[id(metadata)]
 
@@ -333,7 +334,7 @@ class _Reader:
         storages: tuple[Storage, ...] = ()
         for name, item in held.items():
             if "shape" in note:
-                value: Any = _strings(item, tuple(note["shape"]), self._limits)
+                value: Any = _strings(item, tuple(note["shape"]), self._budget)
             elif type(item) is Held and item.value.meta.keys() <= {"framework", "device", "requires_grad"}:
                 storages += item.storages
                 value = _amended(item.value, None, {})
@@ -342,7 +343,7 @@ class _Reader:
             if not isinstance(value, Tensor | Strings | Deferred):
                 raise self._notes.wrong(f"{path_name(path)!r} has parts of other types")
             parts.append(Part(name, value, note["parts"][name], self._notes.at))
-        made = _parts.unpack(parts, self._limits, self._lazy)
+        made = _parts.unpack(parts, self._budget, self._lazy)
         if len(made.leaves) != 1 or made.meta or made.leaves[0].path:
             raise self._notes.wrong(f"{path_name(path)!r} is not one value")
         leaf = made.leaves[0]
@@ -403,9 +404,9 @@ def _narrowed(held: Held, notes: Notes) -> Held:
     return Held(replace(later, fetch=fetch), held.storages)
 
 
-def _strings(node: Any, shape: tuple[int, ...], limits: Limits) -> Strings | None:
+def _strings(node: Any, shape: tuple[int, ...], budget: Budget) -> Strings | None:
     """Strings of this shape out of lists in lists."""
-    check_shape(shape, 8, limits, 0)
+    check_shape(shape, 8, budget, 0)
     items = [node]
     for _ in shape:
         if not all(type(item) is list for item in items):

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere, whole
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Tensor, Value, amended
@@ -24,6 +25,8 @@ from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Tensor,
 _SIGNED = ("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128")
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _PAIRS = "float4_e2m1fn"
+# About what a row of a nested tensor takes in memory, for each number that describes it.
+_ROW_BYTES = 512
 _MEMORY_FORMATS = {4: ("channels_last", (0, 2, 3, 1)), 5: ("channels_last_3d", (0, 2, 3, 4, 1))}
 
 
@@ -61,16 +64,14 @@ class Held(NamedTuple):
         return whole(self.value)
 
 
-def dense(
-    storage: Storage, dtype: str, place: tuple[Any, Any, Any], meta: dict[str, str], limits: Limits, room: int
-) -> Held:
-    """The tensor of this (offset, size, stride). `room` is what a copy may take."""
+def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], meta: dict[str, str], budget: Budget) -> Held:
+    """The tensor of this (offset, size, stride)."""
     offset, size, stride = place
-    count, plain = _layout(offset, size, stride, limits)
+    count, plain = _layout(offset, size, stride, budget)
     row = dtypes.DTYPES[dtype]
     width = row.itemsize
     if not count:
-        check_shape(size, width, limits, storage.at)
+        check_shape(size, width, budget, storage.at)
         shape = size if dtype != _PAIRS or not size else (*size[:-1], size[-1] * 2)
         return Held(Tensor(dtype, shape, b"", None, meta), (storage,))
     end = (offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1) * width
@@ -78,11 +79,7 @@ def dense(
         raise FaultError(f"a tensor {dtype}{_short(size)} ends at byte {end} of a storage of {len(storage.data)}")
     if plain and not storage.swap and dtype != _PAIRS:
         return Held(Tensor(dtype, size, storage.data[offset * width : end], None, meta), (storage,))
-    if count * width > room:
-        raise LimitError(
-            f"a tensor {dtype}{_short(size)} with strides {_short(stride)} would take {count * width} bytes of memory, "
-            f"over the limit of {room}; pass limits=Limits(max_bytes=...) to allow it"
-        )
+    budget.check(count * width, f"a tensor {dtype}{_short(size)} with strides {_short(stride)}", storage.at)
     steps = [step * width if n != 1 else 0 for n, step in zip(size, stride, strict=True)]
     try:
         elements = np.ndarray(size, f"V{width}", storage.data, offset * width, steps)
@@ -95,14 +92,14 @@ def dense(
     return Held(replace(elsewhere(dtype, elements, storage.swap), meta=meta), (storage,))
 
 
-def _layout(offset: Any, size: Any, stride: Any, limits: Limits) -> tuple[int, bool]:
+def _layout(offset: Any, size: Any, stride: Any, budget: Budget) -> tuple[int, bool]:
     """(the number of elements, whether they lie in C order)"""
     if type(offset) is not int or not 0 <= offset < 1 << 63 or type(size) is not tuple or type(stride) is not tuple:
         raise FaultError("the offset, size or strides of a tensor are of other types")
     if len(size) != len(stride):
         raise FaultError(f"a tensor of rank {len(size)} has {len(stride)} strides")
-    if len(size) > limits.max_rank:
-        raise LimitError(f"a tensor of rank {len(size)}, over the limit of {limits.max_rank}")
+    if len(size) > budget.max_rank:
+        raise LimitError(f"a tensor of rank {len(size)}, over the limit of {budget.max_rank}")
     count, plain = 1, True
     for n, step in zip(reversed(size), reversed(stride), strict=True):
         if type(n) is not int or type(step) is not int or n < 0 or step < 0 or n >> 63 or step >> 63:
@@ -240,27 +237,29 @@ def jagged(values: Held, offsets: Held) -> Held:
     return _later("ragged", inner.dtype, shape, [offsets, values], inner.nbytes + splits.nbytes, make)
 
 
-def nested(buffer: Held, index: list[Held], limits: Limits, room: int) -> Held:
+def nested(buffer: Held, index: list[Held], budget: Budget) -> Held:
     """Rows in one buffer, each with sizes, strides and an offset of its own. The indices are read at once."""
     inner = buffer.value
     assert isinstance(inner, Tensor | Deferred)
     if len(inner.shape) != 1 or any(part.value.dtype != "int64" for part in index):  # type: ignore[union-attr]
         raise FaultError("a nested tensor wants a flat buffer, and indices of int64")
+    at = buffer.storages[0].at
+    numbers = sum(part.value.nbytes for part in index) // 8
+    budget.objects(numbers, "the rows of a nested tensor", at, _ROW_BYTES)
     sizes, strides, offsets = (_array(part) for part in index)
     if sizes.ndim != 2 or strides.shape != sizes.shape or offsets.shape != sizes.shape[:1] or not len(sizes):
         raise FaultError(f"a nested tensor with sizes {sizes.shape}, strides {strides.shape}, offsets {offsets.shape}")
     width = dtypes.get(inner.dtype).itemsize
     rows = list(zip(offsets.tolist(), map(tuple, sizes.tolist()), map(tuple, strides.tolist()), strict=True))
-    total = sum(_layout(*row, limits)[0] for row in rows)
-    if total * width > room:
-        raise LimitError(f"a nested tensor of {total * width} bytes, over the limit of {room}")
+    total = sum(_layout(*row, budget)[0] for row in rows)
+    budget.check(total * width, "a nested tensor", at)
 
     def make() -> Ragged:
         got = buffer.whole()
         assert isinstance(got, Tensor)
         memory = Storage(inner.dtype, memoryview(got.data), "cpu", 0, False, None)
         try:
-            views = [dense(memory, inner.dtype, row, {}, limits, room).whole() for row in rows]
+            views = [dense(memory, inner.dtype, row, {}, budget).whole() for row in rows]
         except (FaultError, RefusedError) as error:
             raise InvalidValueError(str(error)) from None
         splits = np.cumsum([0, *(view.nbytes // width for view in views)], dtype=np.int64)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from tensorbytes.errors import LimitError, Limits
+from tensorbytes.budget import Budget
 from tensorbytes.formats._torch import arrays, values
 from tensorbytes.formats._torch.names import LAYOUTS, NAMES, Name
 from tensorbytes.formats._torch.pickle_values import ByteArray, FaultError, Ordered, RefusedError, put
@@ -31,17 +31,16 @@ _TAKES_ANYTHING = ("set", "frozenset", "opaque", "defaultdict", "counter", "np_s
 # Calls whose first argument tells more than their own name.
 _INDIRECT = ("copyreg._reconstructor", "copy_reg._reconstructor", "builtins.getattr", "__builtin__.getattr")
 _MOST_ARGUMENTS = 8
-# What an item of a dict takes in memory, about.
-_ITEM_BYTES = 256
+# About what an item of a dict takes in memory; and a scale, as a number and then as text.
+_ITEM_BYTES, _SCALE_BYTES = 256, 96
 
 
 class World:
-    """`storage` gives the storage of a persistent id; `room` is what copies of tensors may take."""
+    """`storage` gives the storage of a persistent id."""
 
-    def __init__(self, storage: Callable[..., Storage], framework: str, limits: Limits, room: int) -> None:
-        self._storage, self._limits, self._room = storage, limits, room
+    def __init__(self, storage: Callable[..., Storage], framework: str, budget: Budget) -> None:
+        self._storage, self._budget = storage, budget
         self._meta = {"framework": framework} if framework else {}
-        self._pairs = 0
         self._encoded: dict[int, tuple[str, bytes]] = {}
         self.unread = Unread()
 
@@ -74,7 +73,7 @@ class World:
             return
         if type(made) is arrays.Held:
             try:
-                made.set_state(state, self._limits)
+                made.set_state(state, self._budget)
             except RefusedError as error:
                 made.made = self.unread("numpy.ndarray", str(error))
             return
@@ -113,7 +112,7 @@ class World:
             meta = {**meta, **({"device": storage.location} if storage.location != "cpu" else {})}
             if grad:
                 meta["requires_grad"] = "true"
-        return values.dense(storage, dtype, place, meta, self._limits, self._room)
+        return values.dense(storage, dtype, place, meta, self._budget)
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any) -> Held:
         return self._tensor_v2(storage, offset, size, stride, False, None)
@@ -188,7 +187,7 @@ class World:
         index, inner, shape = list(parts[:count]), parts[count], parts[count + 1]
         if not all(_is_dense(part) for part in (*index, inner)):
             raise FaultError(f"a {name} tensor whose parts are no tensors")
-        if not _is_size(shape) or len(shape) > self._limits.max_rank:
+        if not _is_size(shape) or len(shape) > self._budget.max_rank:
             raise FaultError(f"a {name} tensor without a shape")
         made = values.sparse(name, index, inner, shape)
         return made.with_meta({"torch.coalesced": "true"}) if coordinates and parts[-1] is True else made
@@ -197,12 +196,12 @@ class World:
         if type(storage) is not Storage or storage.dtype not in _QUANTIZED or hooks:
             raise FaultError("a quantized tensor without a storage of its type")
         made = self._dense(storage, storage.dtype, (offset, size, stride), grad)
-        return made.with_meta(_quantization(scheme))
+        return made.with_meta(_quantization(scheme, self._budget))
 
     def _nested(self, buffer: Any, *index: Any) -> Held:
         if not all(_is_dense(part) for part in (buffer, *index)):
             raise FaultError("a nested tensor whose parts are no tensors")
-        made = values.nested(buffer, list(index), self._limits, self._room)
+        made = values.nested(buffer, list(index), self._budget)
         return made.with_meta({"torch.layout": "strided"})
 
     def _jagged(self, parts: Any) -> Held:
@@ -240,11 +239,7 @@ class World:
             return made
         if type(pairs) is not list or not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
             raise FaultError("an OrderedDict of other things than pairs")
-        self._pairs += len(pairs)
-        if self._pairs * _ITEM_BYTES > self._room:
-            raise LimitError(
-                f"over {self._pairs} items of OrderedDicts; pass limits=Limits(max_bytes=...) to read them"
-            )
+        self._budget.objects(len(pairs), "the items of an OrderedDict", 0, _ITEM_BYTES)
         put(made, [key for key, _ in pairs], [value for _, value in pairs])
         return made
 
@@ -300,7 +295,7 @@ class World:
 
     def _np_scalar(self, kind: Any, raw: Any = None) -> arrays.Held | Opaque:
         try:
-            return arrays.Held(arrays.value(raw, kind, (), "C", self._limits), "numpy")
+            return arrays.Held(arrays.value(raw, kind, (), "C", self._budget), "numpy")
         except RefusedError as error:
             return self.unread("numpy.generic", str(error).replace("array", "scalar"))
 
@@ -309,7 +304,7 @@ class World:
             raise FaultError("a NumPy array in another order than C, F or K")
         data = raw.data if type(raw) is ByteArray else raw
         try:
-            return arrays.Held(arrays.value(data, kind, shape, order, self._limits, axes))
+            return arrays.Held(arrays.value(data, kind, shape, order, self._budget, axes))
         except RefusedError as error:
             return self.unread("numpy.ndarray", str(error))
 
@@ -354,7 +349,7 @@ def _check_attributes(state: Any, known: tuple[str, ...]) -> None:
             raise RefusedError(f"a tensor with the attribute {name!r}, which would be lost: save it beside the tensor")
 
 
-def _quantization(scheme: Any) -> dict[str, str]:
+def _quantization(scheme: Any, budget: Budget) -> dict[str, str]:
     """As the torch adapter describes it."""
     if type(scheme) is not tuple or not scheme or type(scheme[0]) is not Name or scheme[0].kind != "qscheme":
         raise FaultError("a quantized tensor without a scheme")
@@ -364,6 +359,7 @@ def _quantization(scheme: Any) -> dict[str, str]:
     if kind.of == "per_channel_affine" and len(rest) == 3 and type(rest[2]) is int:
         dtypes = [part.value.dtype if _is_dense(part) else "" for part in rest[:2]]
         if dtypes == ["float64", "int64"] and all(part.value.nbytes <= 8 * _MAX_SCALES for part in rest[:2]):
+            budget.copy(sum(part.value.nbytes for part in rest[:2]) // 8 * _SCALE_BYTES, "the scales of a tensor", 0)
             scales, zeros = (part.whole().numpy().reshape(-1).tolist() for part in rest[:2])
             return {
                 "torch.scale": json.dumps(scales),

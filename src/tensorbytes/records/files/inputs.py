@@ -30,6 +30,12 @@ class Inputs:
         return all(storage.is_local(path) and os.path.isfile(path) for path in paths)
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of the local files; of others nothing is known before they are read."""
+        paths = {byte_range(target)[0] for target in self.targets if storage.is_local(byte_range(target)[0])}
+        return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+
+    @property
     def read_once(self) -> bool:
         return any(start is None or start < 0 for start in self._starts.values())
 

@@ -63,6 +63,9 @@ def stream(
     return pa.RecordBatchReader.from_batches(schema, [pa.RecordBatch.from_arrays(arrays, schema=schema)])
 
 
+_MOST_ITEMS = (1 << 31) - 1
+
+
 # ---- types -----------------------------------------------------------------------
 
 
@@ -75,6 +78,12 @@ def _type(name: str, feature: Feature, in_lists: bool) -> pa.DataType:
     if None in shape[1:]:
         raise LossError(
             f"column {name!r} is {feature.describe()}: to_arrow() has lists that vary in their first dimension only; "
+            "leave it out with columns=",
+            feature="shape",
+        )
+    if math.prod(n or 1 for n in shape) > _MOST_ITEMS:
+        raise LossError(
+            f"column {name!r} is {feature.describe()}: a list of Arrow's has at most {_MOST_ITEMS} values; "
             "leave it out with columns=",
             feature="shape",
         )

@@ -17,6 +17,9 @@ from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 
+# About what a part takes beside the bytes of its arrays.
+_PART_BYTES = 512
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -32,6 +35,11 @@ class Part:
         if self.splits:
             return len(self.splits[0]) - 1
         return len(self.values) if self.strings is None else len(self.strings) - 1
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.values, self.strings, *self.splits, self.shapes, self.present)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     def rows(self, start: int, stop: int) -> Part:
         """The part of records [start, stop), as views."""
@@ -69,6 +77,11 @@ class Columns(dict[str, Part]):
     def __init__(self, parts: Mapping[str, Part], count: int) -> None:
         super().__init__(parts)
         self.count = count
+
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory."""
+        return sum(_PART_BYTES + part.nbytes for part in self.values())
 
     def rows(self, start: int, stop: int) -> Columns:
         """The columns of records [start, stop), as views."""

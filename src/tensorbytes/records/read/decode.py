@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorbytes import _wire, dtypes
-from tensorbytes.errors import CorruptError, LimitError, SchemaError, TensorbytesError, UnsupportedError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, SchemaError, TensorbytesError, UnsupportedError
 from tensorbytes.records import example
 from tensorbytes.records.files.framing import Block
 from tensorbytes.records.files.memory import offsets_of
@@ -24,6 +25,12 @@ from tensorbytes.typing import bytes_view
 _ODD, _UNKNOWN = 1, 2
 # The kernel takes lengths of up to five bytes.
 _MOST_BYTES = 1 << 35
+# About what a column takes beside its values.
+COLUMN_BYTES = 2048
+# Features times records that are decoded at a time: finding one takes 17 bytes.
+_MOST_CELLS = 1 << 19
+# The bytes of defaults that are made at a time, unless one record takes more.
+_MOST_DEFAULTS = 16 << 20
 _KIND_NAMES = ("nothing", "bytes", "float", "int64")
 
 
@@ -47,14 +54,18 @@ class Plan:
     feature which is not in the schema is an error: reading on would lose it in silence.
     """
 
-    def __init__(self, schema: Schema, origin: str = "the schema", closed: bool = False) -> None:
-        self.schema, self.origin, self.closed = schema, origin, closed
+    def __init__(
+        self, schema: Schema, origin: str = "the schema", closed: bool = False, limits: Limits = LIMITS
+    ) -> None:
+        self.schema, self.origin, self.closed, self.limits = schema, origin, closed, limits
+        Budget(limits).objects(len(schema.columns), origin, 0, COLUMN_BYTES)
         self.columns = [
             Column(name, key, in_lists, replace(feature, optional=False) if in_lists else feature, feature.optional)
             for name, (in_lists, key, feature) in schema.columns.items()
         ]
         for column in self.columns:
             _check_column(column)
+        self.default_bytes = sum(stored.default_bytes(column.feature) for column in self.columns)
         groups = [_Group([c for c in self.columns if c.in_lists == in_lists], in_lists) for in_lists in (False, True)]
         self.groups = [group for group in groups if group.columns or closed] or groups[:1]
 
@@ -102,12 +113,12 @@ class Located(NamedTuple):
     unknown: Array  # uint8 [records], not 0 where a record has other keys too
 
 
-def locate(block: Block, keys: Sequence[bytes], in_lists: bool, sequence: bool) -> Located:
+def locate(block: Block, keys: Sequence[bytes], in_lists: bool, sequence: bool, budget: Budget) -> Located:
     """Find features by their keys, which must rise; records of unusual form are rewritten for it."""
     kinds, spans, notes = _located(block, keys, in_lists)
     odd = np.flatnonzero(notes & _ODD)
     if odd.size:
-        block = in_usual_form(block, odd, sequence)
+        block = in_usual_form(block, odd, sequence, budget)
         kinds, spans, notes = _located(block, keys, in_lists)
         odd = np.flatnonzero(notes & _ODD)
         if odd.size:  # it can only be too large
@@ -126,6 +137,17 @@ def _located(block: Block, keys: Sequence[bytes], in_lists: bool) -> tuple[Array
     return found
 
 
+def portions(block: Block, plan: Plan) -> Iterator[Block]:
+    """The records of a block, no more at a time than memory should be taken for: most may lack most features."""
+    most_bytes = min(_MOST_DEFAULTS, plan.limits.max_bytes)
+    most = max(min(_MOST_CELLS // max(len(plan.columns), 1), most_bytes // max(plan.default_bytes, 1)), 1)
+    if len(block.records) <= most:
+        yield block
+        return
+    for start in range(0, len(block.records), most):
+        yield block._replace(records=block.records[start : start + most], first=block.first + start)
+
+
 class Prepared(NamedTuple):
     """A block in which all wanted features were found; not if that failed, which is said in its turn."""
 
@@ -136,26 +158,32 @@ class Prepared(NamedTuple):
 def prepare(block: Block, plan: Plan) -> Prepared:
     """The first half of decoding, which may be done in another thread."""
     try:
-        return Prepared(block, _locate_groups(block, plan))
+        return Prepared(block, _locate_groups(block, plan, _budget(block, plan)))
     except TensorbytesError:
         return Prepared(block, None)
 
 
-def _locate_groups(block: Block, plan: Plan) -> list[Located]:
+def _budget(block: Block, plan: Plan) -> Budget:
+    return Budget(plan.limits, len(block.data))
+
+
+def _locate_groups(block: Block, plan: Plan, budget: Budget) -> list[Located]:
     groups = []
     for group in plan.groups:
-        groups.append(locate(block, group.keys, group.in_lists, plan.schema.sequence))
+        groups.append(locate(block, group.keys, group.in_lists, plan.schema.sequence, budget))
         block = groups[-1].block
     return groups
 
 
 def decode(block: Block, plan: Plan, found: list[Located] | None = None) -> Columns:
     """The columns of a block's records."""
+    budget = _budget(block, plan)
     try:
-        return _decode(found or _locate_groups(block, plan), plan)
+        return _decode(found or _locate_groups(block, plan, budget), plan, budget)
     except Unusual:
-        usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence)
-        return _decode(_locate_groups(usual, plan), plan)
+        budget = _budget(block, plan)
+        usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
+        return _decode(_locate_groups(usual, plan, budget), plan, budget)
 
 
 def decode_sound(prepared: Prepared, plan: Plan) -> tuple[Columns, TensorbytesError | None]:
@@ -184,15 +212,15 @@ class Unusual(Exception):
     """A list that is malformed, or sound but not of the form that the kernel reads."""
 
 
-def _decode(groups: list[Located], plan: Plan) -> Columns:
+def _decode(groups: list[Located], plan: Plan, budget: Budget) -> Columns:
     parts: dict[str, Part] = {}
     block = groups[-1].block  # which has all that was rewritten for any of them
     for group, found in zip(plan.groups, groups, strict=True):
         if plan.closed and found.unknown.any():
-            raise _unknown_feature(block, int(np.argmax(found.unknown)), group, plan)
+            raise _unknown_feature(block, int(np.argmax(found.unknown)), group, plan, budget)
         plain = _plain_columns(block, group, found)
         for index, column in enumerate(group.columns):
-            reader = _Lists(block, column, plan.origin)
+            reader = _Lists(block, column, plan.origin, budget)
             parts[column.name] = plain.get(index) or reader.read(found.kinds[index], found.spans[index])
     return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
 
@@ -200,7 +228,8 @@ def _decode(groups: list[Located], plan: Plan) -> Columns:
 def _plain_columns(block: Block, group: _Group, found: Located) -> dict[int, Part]:
     """The plain columns, filled in one call; those with anything unexpected in them are left out."""
     requests = []
-    plain = [index for index in group.plain if (group.columns[index].feature.size or 0) <= len(block.data)]
+    most = len(block.data) // max(len(block.records), 1)  # a value takes at least a byte
+    plain = [index for index in group.plain if (group.columns[index].feature.size or 0) <= most]
     for index in plain:
         feature = group.columns[index].feature
         shape = (len(block.records), *(n or 0 for n in feature.shape))
@@ -214,12 +243,12 @@ def _plain_columns(block: Block, group: _Group, found: Located) -> dict[int, Par
     }
 
 
-def in_usual_form(block: Block, which: Array, sequence: bool) -> Block:
+def in_usual_form(block: Block, which: Array, sequence: bool, budget: Budget) -> Block:
     """The same records, some rewritten by the general parser in the form that the kernel reads."""
     records, added, end = block.records.copy(), [block.data], len(block.data)
     for index in which.tolist():
         try:
-            written = example.canonical(_payload(block, index), sequence)
+            written = example.canonical(_payload(block, index), sequence, budget)
         except CorruptError as error:
             raise _malformed(block, index, sequence, error) from None
         records[index] = end, len(written)
@@ -239,31 +268,33 @@ def _malformed(block: Block, index: int, sequence: bool, error: CorruptError) ->
     return CorruptError(what, at=block.base + int(block.records[index, 0]) + error.at, path=block.path)
 
 
-def names_in(block: Block, index: int, sequence: bool, in_lists: bool) -> list[str]:
+def names_in(block: Block, index: int, sequence: bool, in_lists: bool, budget: Budget) -> list[str]:
     """The features, or the feature lists, that a record has."""
     payload = _payload(block, index)
     try:
-        return sorted(example.parse_sequence(payload)[in_lists] if sequence else example.parse_example(payload))
+        if sequence:
+            return sorted(example.parse_sequence(payload, budget)[in_lists])
+        return sorted(example.parse_example(payload, budget))
     except CorruptError as error:
         raise _malformed(block, index, sequence, error) from None
 
 
-def has_lists(block: Block) -> bool:
+def has_lists(block: Block, budget: Budget) -> bool:
     """Whether records have feature lists, which only a SequenceExample has."""
     notes = _located(block, [], True)[2]
     if (notes & _UNKNOWN).any():
         return True
     for index in np.flatnonzero(notes & _ODD).tolist():
         try:
-            if names_in(block, index, True, True):
+            if names_in(block, index, True, True, budget):
                 return True
         except CorruptError:  # as an Example it may well be sound
             continue
     return False
 
 
-def _unknown_feature(block: Block, index: int, group: _Group, plan: Plan) -> SchemaError:
-    names = names_in(block, index, plan.schema.sequence or group.in_lists, group.in_lists)
+def _unknown_feature(block: Block, index: int, group: _Group, plan: Plan, budget: Budget) -> SchemaError:
+    names = names_in(block, index, plan.schema.sequence or group.in_lists, group.in_lists, budget)
     name = min(set(names) - {column.key for column in group.columns})
     return SchemaError(
         f"{block.path}: record {block.first + index} has a feature{' list' * group.in_lists} {name!r}, "
@@ -275,8 +306,8 @@ def _unknown_feature(block: Block, index: int, group: _Group, plan: Plan) -> Sch
 class _Lists:
     """Reads one column of one block."""
 
-    def __init__(self, block: Block, column: Column, origin: str) -> None:
-        self.block, self.column, self.origin = block, column, origin
+    def __init__(self, block: Block, column: Column, origin: str, budget: Budget) -> None:
+        self.block, self.column, self.origin, self.budget = block, column, origin, budget
         self.feature, self.array = column.feature, block.memory.array
 
     def read(self, kinds: Array, spans: Array) -> Part:
@@ -318,15 +349,15 @@ class _Lists:
         if present is None or present.all():
             return Part(self._fixed(spans, steps, np.arange(len(spans))))
         rows = np.flatnonzero(present)
-        out = np.empty((len(spans), *(n or 0 for n in feature.shape)), dtypes.to_numpy(feature.dtype))
-        out[...] = feature.default_array()
-        out[rows] = self._fixed(spans[rows], steps, rows)
-        return Part(out)
+        values = self._fixed(spans[rows], steps, rows)
+        return Part(stored.with_default(feature, values, rows, len(spans), self.budget))
 
     def _fixed(self, spans: Array, steps: Array | None, numbers: Array) -> Array:
         size = self.feature.size or 0
-        if len(spans) and size > len(self.block.data):  # more than any record holds: no memory on a schema's word
-            raise self._error(int(numbers[0]), steps, f"has {self._count(spans[:1])[-1]} values")
+        if len(spans) * size > len(self.block.data):  # more than the records hold: no memory on a schema's word
+            lengths = np.diff(self._count(spans))
+            wrong = int(np.argmax(lengths != size))
+            raise self._error(int(numbers[wrong]), steps, f"has {lengths[wrong]} values")
         values = self.array((len(spans), *(n or 0 for n in self.feature.shape)), self._stored_dtype())
         stop = _wire.example_fill(self.block.data, spans, self.feature.kind_number, size, values)
         if stop < len(spans):
@@ -377,7 +408,13 @@ class _Lists:
         strings, data = self.array(int(splits[-1]) + 1, np.int64), self.array(size, np.uint8)
         _wire.example_fill_bytes(self.block.data, spans, strings, data)
         return stored.from_strings(
-            strings, data, splits, self.feature, present, lambda index, got: self._error(index, steps, got)
+            strings,
+            data,
+            splits,
+            self.feature,
+            present,
+            lambda index, got: self._error(index, steps, got),
+            self.budget,
         )
 
     def _error(self, index: int, steps: Array | None, got: str) -> SchemaError:

@@ -11,20 +11,30 @@ import numpy as np
 
 from tensorbytes import _wire, formats
 from tensorbytes._wire import proto
-from tensorbytes.errors import CorruptError, SchemaError, UsageError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LIMITS, CorruptError, Limits, SchemaError, UsageError
 from tensorbytes.records import example
 from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
-from tensorbytes.records.read.decode import Located, Unusual, has_lists, in_usual_form, locate, names_in, steps_of
+from tensorbytes.records.read.decode import (
+    COLUMN_BYTES,
+    Located,
+    Unusual,
+    has_lists,
+    in_usual_form,
+    locate,
+    names_in,
+    steps_of,
+)
 from tensorbytes.records.schema import Feature, Schema, quantized
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
 _DTYPES = {example.BYTES: "bytes", example.FLOAT: "float32", example.INT64: "int64"}
 # Places that are looked up at a time: features times records.
-_MOST_CELLS = 1 << 20
+_MOST_CELLS = 1 << 19
 # So much of a record tells whether it is a tensor.
 _HEAD_BYTES = 4096
 
@@ -85,6 +95,7 @@ class Watch(Protocol):
 class Inference:
     """Gathers a schema block by block."""
 
+    limits: Limits = LIMITS
     watch: Watch | None = None
     records: int = 0
     sequence: bool = False
@@ -95,35 +106,36 @@ class Inference:
 
     def add(self, block: Block) -> None:
         check_examples(block)
-        self.sequence = self.sequence or has_lists(block)
+        budget = Budget(self.limits, len(block.data))
+        self.sequence = self.sequence or has_lists(block, budget)
         while len(block.records):
             most = max(1, _MOST_CELLS // (sum(map(len, self.known)) + 1))
-            count = self._add_some(block._replace(records=block.records[:most]))
+            count = self._add_some(block._replace(records=block.records[:most]), budget)
             self.records += count
             block = block._replace(records=block.records[count:], first=block.first + count)
 
-    def _add_some(self, block: Block) -> int:
+    def _add_some(self, block: Block, budget: Budget) -> int:
         """Take in some of the first records; returns how many."""
         while True:
             try:
-                self._add_any(block)
+                self._add_any(block, budget)
                 return len(block.records)
             except _ManyNames:  # records with names of their own: fewer at once have fewer names
                 self.known = ({}, {})
                 block = block._replace(records=block.records[: len(block.records) // 2])
 
-    def _add_any(self, block: Block) -> None:
+    def _add_any(self, block: Block, budget: Budget) -> None:
         try:
-            self._add(block)
+            self._add(block, budget)
         except Unusual:
-            self._add(in_usual_form(block, np.arange(len(block.records)), self.sequence))
+            self._add(in_usual_form(block, np.arange(len(block.records)), self.sequence, budget), budget)
 
-    def _add(self, block: Block) -> None:
+    def _add(self, block: Block, budget: Budget) -> None:
         """Take in all of it or, where something is raised, nothing."""
         gathered: list[dict[str, _Seen]] = []
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
             known = dict(self.known[in_lists])
-            found = self._locate(block, in_lists, known)
+            found = self._locate(block, in_lists, known, budget)
             places = {name: index for index, name in enumerate(sorted(known))}
             noted = {name: copy.copy(seen[name]) if name in seen else _Seen() for name in known}
             for name, feature in noted.items():
@@ -139,19 +151,22 @@ class Inference:
                 feature.present += int(np.count_nonzero(kinds))
             gathered.append(noted)
         for which, noted in enumerate(gathered):
-            (self.features, self.lists)[which].update(noted)
+            seen = (self.features, self.lists)[which]
+            budget.objects(len(noted.keys() - seen.keys()), "features", block.base, COLUMN_BYTES)
+            seen.update(noted)
             self.known[which].update(dict.fromkeys(noted))
 
-    def _locate(self, block: Block, in_lists: bool, known: dict[str, None]) -> Located:
+    def _locate(self, block: Block, in_lists: bool, known: dict[str, None], budget: Budget) -> Located:
         """Where every feature lies; the names of those that are new are added to `known`."""
         some = 1
         while True:
-            found = locate(block, [name.encode() for name in sorted(known)], in_lists, self.sequence)
+            found = locate(block, [name.encode() for name in sorted(known)], in_lists, self.sequence, budget)
             others = np.flatnonzero(found.unknown)
             if not others.size:
                 return found
             for index in others[:some].tolist():
-                known.update(dict.fromkeys(names_in(found.block, index, self.sequence, in_lists)))
+                names = names_in(found.block, index, self.sequence, in_lists, budget.renewed(len(block.data)))
+                known.update(dict.fromkeys(names))
             if len(block.records) > 1 and len(known) * len(block.records) > _MOST_CELLS:
                 raise _ManyNames
             some *= 2  # records that all have other names must not take a look each

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import frameworks, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
@@ -24,11 +25,14 @@ from tensorbytes.records.files.paths import base_path, byte_range, expand
 from tensorbytes.records.files.salvage import Damage
 from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
-from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, prepare
+from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, portions, prepare
 from tensorbytes.records.read.infer import Inference, check_examples
 from tensorbytes.records.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.tensor import Array
 from tensorbytes.threads import available, pipeline
+
+# Python objects that are made ahead of the rows that are asked for.
+_MOST_OBJECTS = 1 << 16
 
 
 class DamageWarning(UserWarning):
@@ -120,16 +124,16 @@ class Records(Displayed):
         """The plan, where it needs no look at the records."""
         if schema is not None:
             return self._planned(Schema.of(schema), "the schema", closed=False)
-        found = _sidecars(self._targets)
+        found = _sidecars(self._targets, self._limits)
         return None if found is None else self._planned(found, "the schema file beside it", closed=True)
 
     def _planned(self, schema: Schema, origin: str, closed: bool) -> Plan:
         if self._columns is None:
-            return Plan(schema, origin, closed)
-        return Plan(schema.select(self._columns), origin)
+            return Plan(schema, origin, closed, self._limits)
+        return Plan(schema.select(self._columns), origin, limits=self._limits)
 
     def _inferred(self, block: Block) -> Plan:
-        inference = Inference()
+        inference = Inference(self._limits)
         inference.add(block)
         origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
         return self._planned(inference.schema(), origin, closed=True)
@@ -194,7 +198,11 @@ class Records(Displayed):
         def end(item: Prepared | Exception) -> tuple[Columns, Exception | None]:
             return (Columns({}, 0), item) if isinstance(item, Exception) else decode_sound(item, plan)
 
-        prepared = map(begin, chain([first], found))
+        def parts(found: Iterable[Block | Exception]) -> Iterator[Block | Exception]:
+            for block in found:
+                yield from [block] if isinstance(block, Exception) else portions(block, plan)
+
+        prepared = map(begin, parts(chain([first], found)))
         with contextlib.closing(pipeline(end, prepared, self._useful_threads())) as results:
             for columns, failure in results:
                 if columns.count:
@@ -211,7 +219,9 @@ class Records(Displayed):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for parts in self._decoded(None):
-            yield from self._rows(parts)
+            some = max(_MOST_OBJECTS // max(len(parts), 1), 1)
+            for start in range(0, parts.count, some):
+                yield from self._rows(parts.rows(start, min(start + some, parts.count)))
 
     def _rows(self, parts: Columns) -> Iterator[dict[str, Any]]:
         features = self._features()
@@ -244,7 +254,7 @@ class Records(Displayed):
 
     def _planned_columns(self) -> list[Column]:
         """What is read; looks at the first records if it must."""
-        return self._plan.columns if self._plan else Plan(self.schema).columns
+        return self._plan.columns if self._plan else Plan(self.schema, limits=self._limits).columns
 
     def _features(self) -> dict[str, Feature]:
         return {column.name: column.feature for column in self._planned_columns()}
@@ -256,15 +266,19 @@ class Records(Displayed):
 
     def _batched(self, size: int, drop_last: bool = False) -> Iterator[Columns]:
         pending: list[Columns] = []
-        have = 0
+        have, input_bytes = 0, self._inputs.nbytes
+        budget = Budget(self._limits, input_bytes)
         for parts in self._decoded(size):
             start, count = 0, parts.count
             while count - start >= size - have:
                 stop = start + size - have
                 yield joined([*pending, parts.rows(start, stop)])
                 pending, have, start = [], 0, stop
+                budget = Budget(self._limits, input_bytes)
             if start < count:
-                pending.append(parts.rows(start, count))
+                rest = parts.rows(start, count)
+                budget.copy(rest.nbytes, f"a batch of {size} records", 0)
+                pending.append(rest)
                 have += count - start
         if pending and not drop_last:
             yield joined(pending)
@@ -370,7 +384,7 @@ def _no_records() -> Block:
     return Block(memoryview(b""), np.empty((0, 2), np.int64), "", 0, 0)
 
 
-def _sidecars(targets: Sequence[Any]) -> Schema | None:
+def _sidecars(targets: Sequence[Any], limits: Limits) -> Schema | None:
     """The schemas saved beside the files, merged, if every file has one."""
     found: dict[str, Schema] = {}
     for target in targets:
@@ -379,7 +393,7 @@ def _sidecars(targets: Sequence[Any]) -> Schema | None:
             return None
         place = sidecar_path(base_path(os.fspath(path)))
         if place not in found:
-            schema = load_beside(place)
+            schema = load_beside(place, limits)
             if schema is None:
                 return None
             found[place] = schema

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensorbytes import _wire, dtypes
-from tensorbytes.errors import LIMITS, LimitError, SchemaError, TensorbytesError
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LimitError, SchemaError, TensorbytesError
 from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.read.columns import Part, join
 from tensorbytes.records.schema import Feature, quantized
@@ -29,6 +30,8 @@ from tensorbytes.records.schema.defaults import STRINGS
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
 from tensorbytes.typing import bytes_view
 
+# About what a string takes in memory, as an item of a list that is joined.
+_STRING_BYTES = 64
 # Makes the error for a record (or step) of this index, out of what was found there.
 Complaint: TypeAlias = Callable[[int, str], SchemaError]
 
@@ -95,15 +98,21 @@ def _check_lengths(splits: Array, size: int, present: Array | None, complain: Co
 
 
 def from_strings(
-    strings: Array, data: Array, splits: Array, feature: Feature, present: Array | None, complain: Complaint
+    strings: Array,
+    data: Array,
+    splits: Array,
+    feature: Feature,
+    present: Array | None,
+    complain: Complaint,
+    budget: Budget,
 ) -> Part:
     """A column out of lists of bytes; `splits` says how many strings each record has."""
     if feature.encoding in ("tensorproto", "raw"):
         _check_lengths(splits, 1, present, complain)
         rows = np.arange(len(splits) - 1) if present is None else np.flatnonzero(present)
-        tensors = _Tensors(strings, data, feature, lambda index, got: complain(int(rows[index]), got))
+        tensors = _Tensors(strings, data, feature, lambda index, got: complain(int(rows[index]), got), budget)
         if feature.dtype not in STRINGS:
-            return _spread(tensors.numbers(), rows, present, feature)
+            return _spread(tensors.numbers(), rows, present, feature, budget)
         strings, data, counts = tensors.strings()
         splits = offsets_of(_placed(counts, rows, len(splits) - 1))
     else:
@@ -116,7 +125,7 @@ def from_strings(
         shapes = None if feature.size is None else _row_shapes(feature.shape, splits, present)
         return Part(data, strings, (splits,), shapes)
     if present is not None and not present.all():
-        return _with_default(strings, data, splits, feature, present)
+        return _with_default(strings, data, splits, feature, present, budget)
     return Part(data, strings, (splits,) if feature.shape else ())
 
 
@@ -149,7 +158,8 @@ def _check_text(strings: Array, data: Array, splits: Array, complain: Complaint)
             raise complain(row, f"is not UTF-8: {error.reason} at its byte {error.start}") from None
 
 
-def _with_default(strings: Array, data: Array, splits: Array, feature: Feature, present: Array) -> Part:
+def _with_default(strings: Array, data: Array, splits: Array, feature: Feature, present: Array, budget: Budget) -> Part:
+    charge_default(feature, int(np.count_nonzero(~present)), budget)
     default: list[Any] = feature.default_array().reshape(-1).tolist()
     missing = [item.encode() if isinstance(item, str) else item for item in default]
     raw, bounds, rows = data.tobytes(), strings.tolist(), splits.tolist()
@@ -166,15 +176,15 @@ def _with_default(strings: Array, data: Array, splits: Array, feature: Feature, 
 class _Tensors:
     """One TensorProto or raw tensor in each string."""
 
-    def __init__(self, strings: Array, data: Array, feature: Feature, complain: Complaint) -> None:
+    def __init__(self, strings: Array, data: Array, feature: Feature, complain: Complaint, budget: Budget) -> None:
         self.bounds, self.data, self.feature, self.complain = strings, data, feature, complain
         self.count = len(strings) - 1
-        self.limits = LIMITS
+        self.budget = budget
 
     def numbers(self) -> Part:
         if self.feature.quantize is not None and self.feature.encoding == "raw":
             inner = quantized.stored_feature(self.feature)
-            part = _Tensors(self.bounds, self.data, inner, self.complain)._raw()
+            part = _Tensors(self.bounds, self.data, inner, self.complain, self.budget)._raw()
             return replace(part, values=quantized.restored(part.values, self.feature))
         if self.feature.encoding == "raw":
             return self._raw()
@@ -213,7 +223,7 @@ class _Tensors:
         plain = _wire.plain_tensor(self.data, 0, size)
         rows = self.data.reshape(self.count, size)
         if plain is None:
-            values = quantized.alike(rows, self.limits, self.feature.dtype)
+            values = quantized.alike(rows, self.budget, self.feature.dtype)
             return None if values is None else self._of_one_shape(values, values.shape[1:])
         _, shape, at, nbytes, _ = plain
         if at + nbytes != size or not (rows[:, :at] == rows[0, :at]).all():
@@ -250,7 +260,7 @@ class _Tensors:
         """One TensorProto, of the schema's dtype and shape."""
         feature, data = self.feature, self.data[self.bounds[index] : self.bounds[index + 1]]
         try:
-            value = quantized.parsed(bytes_view(data), self.limits, feature.dtype)
+            value = quantized.parsed(bytes_view(data), self.budget, feature.dtype)
         except LimitError as error:
             raise LimitError(str(self.complain(index, str(error)))) from None
         except TensorbytesError as error:
@@ -265,10 +275,33 @@ class _Tensors:
         )
         if not fits:
             raise self.complain(index, f"is a TensorProto of the shape {list(value.shape)}")
-        # A few bytes may claim many values: all tensors of a block share one limit.
-        grown = max(value.nbytes - len(data), 0)
-        self.limits = replace(self.limits, max_bytes=self.limits.max_bytes - grown)
         return value
+
+
+def charge_default(feature: Feature, missing: int, budget: Budget) -> None:
+    """Count what a default takes in the records that lack the feature: the schema says how much that is."""
+    if missing:
+        what = f"the default of {feature.describe()} in {missing} record{'s' * (missing > 1)}"
+        budget.charge(missing * default_bytes(feature), what, 0)
+
+
+def default_bytes(feature: Feature) -> int:
+    """About what the default of a feature takes in each record that lacks it."""
+    if feature.default is None:
+        return 0
+    if feature.dtype not in STRINGS:
+        return dtypes.nbytes(dtypes.get(feature.dtype), _known(feature))
+    items = feature.default.reshape(-1).tolist() if isinstance(feature.default, np.ndarray) else [feature.default]
+    return (_STRING_BYTES + max(map(len, items), default=0)) * (feature.size or 0)
+
+
+def with_default(feature: Feature, values: Array, rows: Array, count: int, budget: Budget) -> Array:
+    """The values of `rows` among `count` records; the others have the default."""
+    charge_default(feature, count - len(rows), budget)
+    out = np.empty((count, *_known(feature)), values.dtype)
+    out[...] = feature.default_array()
+    out[rows] = values
+    return out
 
 
 def _highest(feature: Feature) -> int:
@@ -288,16 +321,13 @@ def _placed(items: Any, rows: Array, count: int) -> Array:
     return out
 
 
-def _spread(part: Part, rows: Array, present: Array | None, feature: Feature) -> Part:
+def _spread(part: Part, rows: Array, present: Array | None, feature: Feature, budget: Budget) -> Part:
     """The numbers of `rows` among all records; the others have the default, or nothing."""
     if present is None:
         return part
     count = len(present)
     if feature.default is not None:
-        out = np.empty((count, *_known(feature)), part.values.dtype)
-        out[...] = feature.default_array()
-        out[rows] = part.values
-        return Part(out)
+        return Part(with_default(feature, part.values, rows, count, budget))
     lengths = np.diff(part.splits[0]) if part.splits else np.full(len(rows), feature.size or 0)
     shapes = part.shapes
     if shapes is None and not part.splits and len(feature.shape) > 1:

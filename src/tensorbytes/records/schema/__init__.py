@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from tensorbytes import storage
-from tensorbytes.errors import SchemaError, UsageError
+from tensorbytes.errors import LIMITS, Limits, SchemaError, UsageError
 from tensorbytes.io import beside
 from tensorbytes.records.schema import json as schema_json
 from tensorbytes.records.schema import tf as schema_tf
@@ -34,7 +34,7 @@ def sidecar_path(base: str) -> str:
     return f"{base}.schema.json"
 
 
-def load_beside(path: str) -> Schema | None:
+def load_beside(path: str, limits: Limits = LIMITS) -> Schema | None:
     """The schema that is kept under this path, if there is one."""
     if storage.is_url(path):
         try:
@@ -42,7 +42,7 @@ def load_beside(path: str) -> Schema | None:
         except (FileNotFoundError, PermissionError):  # as some servers call what is not there
             return None
     text = beside.read(path, schema_json.MAX_BYTES)
-    return None if text is None else Schema.from_json(text, source=path)
+    return None if text is None else Schema.from_json(text, source=path, limits=limits)
 
 
 class Column(NamedTuple):
@@ -193,9 +193,9 @@ class Schema(Mapping[str, Feature]):
     # ---- other forms ----
 
     @classmethod
-    def from_json(cls, text: str | Buffer, *, source: str = "<schema>") -> Schema:
+    def from_json(cls, text: str | Buffer, *, source: str = "<schema>", limits: Limits = LIMITS) -> Schema:
         """The schema that `to_json` wrote. `source` is how errors call the text."""
-        return cls(*schema_json.read(text, source))
+        return cls(*schema_json.read(text, source, limits))
 
     def to_json(self) -> str:
         return schema_json.write(self._features, self._lists)

@@ -63,7 +63,7 @@ class Feature:
             object.__setattr__(self, field, value)
 
         _check_dtype(self.dtype)
-        settle("shape", _checked_shape(self.shape))
+        settle("shape", _checked_shape(self.shape, self.dtype))
         if self.quantize is not None:
             settle("quantize", Quantize.of(self.quantize))
             settle("encoding", quantized.checked_encoding(self.dtype, self.shape, self.encoding, self.quantize))
@@ -232,14 +232,15 @@ def _check_dtype(dtype: Any) -> None:
         raise unknown("dtype", dtype[:60], {*STRINGS, *dtypes.DTYPES} - set(_TIMES))
 
 
-def _checked_shape(shape: Any) -> Shape:
+def _checked_shape(shape: Any, dtype: str) -> Shape:
     if isinstance(shape, str | bytes) or not hasattr(shape, "__iter__"):
         raise UsageError(f"shape must be a list, such as [28, 28] or [None], got {brief(shape)}")
     sizes = tuple(_checked_size(n) for n in shape)
     if len(sizes) > LIMITS.max_rank:
         raise UsageError(f"a shape of {len(sizes)} dimensions; at most {LIMITS.max_rank} are possible")
-    if math.prod(n for n in sizes if n) >= 1 << 63:
-        raise UsageError(f"shape {brief(list(sizes))} has 2**63 values or more")
+    width = 1 if dtype in STRINGS else dtypes.get(dtype).itemsize
+    if math.prod(n for n in sizes if n) * width >= 1 << 63:
+        raise UsageError(f"shape {brief(list(sizes))} of {dtype} takes 2**63 bytes or more")
     return sizes
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorbytes import dtypes, formats, quantization
+from tensorbytes import dtypes, quantization
 from tensorbytes._wire import proto, varint
-from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
-from tensorbytes.formats import _quantized
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LIMITS, CorruptError, TensorbytesError, UsageError
+from tensorbytes.formats import _message, _quantized
 from tensorbytes.formats import _tensorproto as tensorproto
 from tensorbytes.formats._extension import MEANINGFUL, PADDING, QUANTIZATION
 from tensorbytes.quantization import Quantization, Quantize
@@ -86,28 +87,27 @@ def restored(values: Array, feature: Feature) -> Array:
     return back.numpy().reshape(values.shape)
 
 
-def parsed(data: memoryview, limits: Limits, wanted: str) -> Value:
+def parsed(data: memoryview, budget: Budget, wanted: str) -> Value:
     """A TensorProto; if it is quantized, its values or what is stored of them, whichever has the dtype `wanted`."""
-    found = both(data, limits)
+    found = both(data, budget)
     if found is None:
-        (document,) = formats.get("tensorproto").decode(data, limits, False, {})
-        return document.leaves[0].whole
+        return _message.alone(data, budget, lazy=False).leaves[0].whole
     value, parameters = found
     return value if wanted == value.dtype else quantization.dequantize(value, parameters)
 
 
-def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization] | None:
+def both(data: memoryview, budget: Budget) -> tuple[Tensor, Quantization] | None:
     """What is stored, and the parameters of the way back; None for a TensorProto that is not quantized."""
     if _TAG not in bytes(data):  # mostly in front, but other writers put what they don't know behind the content
         return None
-    message = tensorproto.parse(data, 0, len(data))
+    message = tensorproto.parse(data, 0, len(data), budget)
     fields = [item for item in message.extra if item.number < MEANINGFUL and item.number != PADDING]
     if all(item.number != QUANTIZATION for item in fields):
         return None
     if len(fields) != 1:
         numbers = ", ".join(str(item.number) for item in fields)
         raise CorruptError(f"a quantized tensor with the extension fields {numbers}", at=0)
-    value = tensorproto.decode(data, message, limits, 0)
+    value = tensorproto.decode(data, message, budget, 0)
     if not isinstance(value, Tensor):
         raise CorruptError("quantized strings", at=fields[0].at)
     tensorproto.check_content(value, message, 0)
@@ -115,20 +115,20 @@ def both(data: memoryview, limits: Limits) -> tuple[Tensor, Quantization] | None
     return value, _quantized.decode(data, fields[0].start, fields[0].end, value.dtype, value.shape)
 
 
-def alike(cells: Array, limits: Limits, wanted: str) -> Array | None:
+def alike(cells: Array, budget: Budget, wanted: str) -> Array | None:
     """The values of cells [rows, bytes] that differ in nothing but content and parameters; None if they differ in more.
 
     Also None for whatever is wrong with one of them, which is found one by one.
     """
     first = memoryview(cells[0].tobytes())
     try:
-        found = both(first, limits)
+        found = both(first, budget)
         if found is None:
             return None
         value, parameters = found
         if parameters.axis is not None or (parameters.group is not None and not value.shape):
             return None
-        message, at = tensorproto.parse(first, 0, len(first)), len(first) - value.nbytes
+        message, at = tensorproto.parse(first, 0, len(first), budget), len(first) - value.nbytes
         if value.nbytes and message.content != (at, len(first)):  # values in another form, or fields after them
             return None
         spans = _parameter_spans(first, message)
@@ -173,7 +173,7 @@ def recognised(data: memoryview, before: Feature | None) -> Feature | None:
     from tensorbytes.records.schema.feature import Feature
 
     try:
-        found = both(data, LIMITS)
+        found = both(data, Budget(LIMITS, len(data)))
         if found is None:
             return None
         value, parameters = found

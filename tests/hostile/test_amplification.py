@@ -1,0 +1,46 @@
+"""Reading takes at most max_bytes + 16 times the input + 64 MiB: measured in processes of their own."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from safety.amplification.__main__ import LIMITS, cases, run
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not Path("/proc/self/clear_refs").exists(), reason="the peak is read from /proc"
+)
+
+# What once took gigabytes, with the size of the input that showed it.
+FOUND = {
+    "160 rows of a nested tensor at stride 0": ("torchfile", "torch_nested", 1 << 24),
+    "161 scales expanded by each call": ("torchfile", "torch_scales", 1 << 21),
+    "162 a place for each feature of each record": ("batches", "cells", 1 << 21),
+    "163 a field over and over": ("tensorproto", "repeated_field", 1 << 22),
+    "164 values that stand alone": ("tensorproto", "single_values", 1 << 22),
+    "165 a default that fills a shape": ("rows", "default", 1 << 22),
+    "166 lists of nothing in a pickle": ("torchfile", "torch_lists", 1 << 22),
+    "167 messages of five bytes": ("delimited", "tiny_messages", 1 << 18),
+    "168 lists of nothing in JSON": ("safetensors", "safetensors_lists", 1 << 22),
+    "169 values of a summary": ("events", "event_values", 1 << 20),
+    "170 steps of nothing": ("rows", "odd_steps", 1 << 20),
+    "171 extension fields": ("tensorproto", "extensions", 1 << 22),
+    "172 initializers of a few bytes": ("onnx", "onnx_initializers", 1 << 20),
+    "173 text in a deflated array": ("npz", "npz_text", 1 << 22),
+    "174 arrays in arrays": ("gguf", "gguf_numbers", 1 << 22),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("case", FOUND)
+def test_a_small_input_takes_a_bounded_amount_of_memory(case, limits):
+    found = run(*FOUND[case], LIMITS[limits])
+    assert found["kept"], found
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize(("parser", "structure"), sorted(cases()))
+def test_every_structure_keeps_the_promise(parser, structure, limits):
+    found = run(parser, structure, 1 << 20, LIMITS[limits])
+    assert found["kept"], found

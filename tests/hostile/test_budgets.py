@@ -1,0 +1,191 @@
+"""Limits count what is built, not only the bytes that are read: claims, copies, cells and Python objects."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tensorbytes as tb
+from tensorbytes.budget import FREE_GROWTH, Budget
+from tensorbytes.cli import main
+from tensorbytes.errors import LimitError, Limits, LossError, SchemaError
+from tests.support.wire_bytes import field, framed, number, tensor
+
+SMALL = Limits(max_bytes=1 << 20)
+
+
+# ---- the budget itself --------------------------------------------------------
+
+
+def test_claims_add_up_to_the_limit_and_no_further():
+    budget = Budget(Limits(max_bytes=100), 1000)
+    budget.charge(60, "a", 0)
+    budget.charge(-5, "less than nothing", 0)
+    budget.charge(40, "b", 0)
+    with pytest.raises(LimitError, match=r"c would take 1 bytes .* limit of 100, of which 100 are taken; .*\(byte 7\)"):
+        budget.charge(1, "c", 7)
+
+
+def test_objects_have_a_share_of_the_input_first():
+    budget = Budget(Limits(max_bytes=100), 10)
+    budget.objects(1, "a", 0, FREE_GROWTH * 10)
+    budget.objects(1, "b", 0, 100)
+    with pytest.raises(LimitError, match=r"c: 1 Python objects would take about 64 bytes, .*max_bytes"):
+        budget.objects(1, "c", 0)
+
+
+def test_objects_are_counted_too():
+    budget = Budget(Limits(max_objects=10), 1 << 20)
+    budget.objects(10, "a", 0)
+    with pytest.raises(LimitError, match=r"over 10 Python objects; pass limits=Limits\(max_objects=...\)"):
+        budget.objects(1, "b", 0)
+
+
+def test_copies_take_the_share_of_the_input_then_the_limit():
+    budget = Budget(Limits(max_bytes=10), 1)
+    budget.copy(FREE_GROWTH + 10, "a", 0)
+    with pytest.raises(LimitError, match="b would take 1 bytes"):
+        budget.copy(1, "b", 0)
+    budget.add_input(1)
+    budget.copy(FREE_GROWTH, "c", 0)
+
+
+def test_what_is_read_later_has_the_limits_to_itself():
+    budget = Budget(Limits(max_bytes=10))
+    budget.charge(10, "a", 0)
+    budget.renewed(0).charge(10, "b", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"), [(b"[1,2,3]", True), (b"[" * 200, False), (b'{"a":1},' * 40, False), (b"x" * 9000, True)]
+)
+def test_json_is_counted_by_its_marks(text, fits):
+    budget = Budget(Limits(max_bytes=4000), len(text))
+    if fits:
+        budget.json(text, "a header", 0)
+    else:
+        with pytest.raises(LimitError, match="a header"):
+            budget.json(text, "a header", 0)
+
+
+def test_the_limit_of_objects_is_a_limit_of_readers():
+    raw = framed(*[tensor(1, ())] * 100)
+    assert len(tb.loads(raw)) == 100
+    with pytest.raises(LimitError, match="over 50 Python objects"):
+        tb.loads(raw, limits=Limits(max_objects=50))
+
+
+def test_a_stream_that_is_iterated_over_holds_one_object_at_a_time(tmp_path):
+    path = tmp_path / "x.tb"
+    path.write_bytes(framed(*[tensor(1, ())] * 100))
+    assert sum(1 for _ in tb.open(path, limits=Limits(max_objects=50))) == 100
+
+
+def test_a_value_that_is_loaded_again_and_again_is_counted_once(tmp_path):
+    path = tmp_path / "x.tb"
+    tb.save({"a": np.zeros(1 << 20, np.uint8)}, path, compression="zstd")
+    with tb.open(path, limits=SMALL) as file:
+        for _ in range(20):
+            assert file["a"].load().nbytes == 1 << 20
+
+
+# ---- the schema beside a file -------------------------------------------------
+
+
+@pytest.fixture
+def records(tmp_path):
+    """Puts a schema beside three records that lack its feature."""
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(*[field(1, b"")] * 3))
+
+    def put(**feature):
+        text = json.dumps({"features": {"x": {"optional": True, **feature}}, "tensorbytes.schema": 1})
+        path.with_name("x.tfrecord.schema.json").write_text(text)
+        return path
+
+    return put
+
+
+@pytest.mark.parametrize("encoding", ["flat", "tensorproto", "raw"])
+def test_a_default_does_not_take_what_the_limits_forbid(records, encoding):
+    path = records(dtype="float32", encoding=encoding, shape=[1 << 40], default=0.0)
+    for read in (list, lambda found: list(found.batches(2)), lambda found: found[0]):
+        with pytest.raises(LimitError, match="the default of float32"):
+            read(tb.open_records(path))
+    path = records(dtype="float32", encoding=encoding, shape=[1 << 18], default=0.0)
+    assert [row["x"].nbytes for row in tb.open_records(path)] == [1 << 20] * 3
+    assert len(list(tb.open_records(path, limits=SMALL))) == 3
+    path = records(dtype="float32", encoding=encoding, shape=[1 << 19], default=0.0)
+    with pytest.raises(LimitError, match=r"in 1 record would take 2097152 bytes .*limits=Limits"):
+        list(tb.open_records(path, limits=SMALL))
+
+
+def test_a_default_of_text_is_counted_too(records):
+    path = records(dtype="text", shape=[1 << 20], default="ab")
+    with pytest.raises(LimitError, match="the default of text"):
+        list(tb.open_records(path, limits=SMALL))
+
+
+@pytest.mark.parametrize("size", [1 << 62, (1 << 63) - 1])
+def test_a_shape_of_more_bytes_than_can_be_counted_is_no_schema(records, size):
+    path = records(dtype="float32", shape=[size], default=0.0)
+    with pytest.raises(SchemaError, match=r"features\['x'\]: shape .* takes 2\*\*63 bytes or more"):
+        tb.open_records(path)
+
+
+def test_a_list_that_arrow_can_t_count_is_named(records):
+    pytest.importorskip("pyarrow")
+    for shape in ([1 << 31], [1 << 16, 1 << 16], [1 << 40]):
+        with pytest.raises(LossError, match="'x' is float32"):
+            tb.open_records(records(dtype="float32", shape=shape, default=0.0)).to_arrow()
+
+
+@pytest.mark.parametrize("shape", [[1 << 40], [1 << 62]])
+@pytest.mark.parametrize("command", ["head", "info", "stats", "verify"])
+def test_commands_take_a_hostile_schema_for_what_it_is(records, command, shape, capsys):
+    path = records(dtype="float32", shape=shape, default=0.0)
+    assert main([command, str(path)]) in (0, 1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_shape_that_no_record_fills_takes_no_memory(tmp_path):
+    """Each record has one value; the schema says as many as the block has bytes."""
+    path = tmp_path / "x.tfrecord"
+    one = field(1, field(1, field(1, "x") + field(2, field(3, field(1, b"\1")))))
+    path.write_bytes(framed(*[one] * 50_000))
+    with pytest.raises(SchemaError, match="record 0: feature 'x' has 1 values"):
+        list(tb.open_records(path, schema={"x": ("int64", [1 << 20])}))
+
+
+def test_a_schema_is_counted_by_the_limits_of_the_reader(records):
+    path = records(dtype="text")
+    path.with_name("x.tfrecord.schema.json").write_text('{"features":' + "[" * 40_000 + "]" * 40_000 + "}")
+    with pytest.raises(LimitError, match=r"schema\.json: \d+ Python objects"):
+        tb.open_records(path, limits=SMALL)
+
+
+# ---- values that repeat ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 4095, 4096, 4097, 10_000])
+def test_single_values_are_the_same_however_many(count):
+    values = np.arange(count) % 100
+    raw = tensor(9, (count,), *(number(10, int(n)) for n in values))
+    assert (tb.loads(raw, "tensorproto") == values).all()
+
+
+@pytest.mark.parametrize("count", [65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("wide", [1, 300, 1 << 40])
+def test_packed_values_are_the_same_however_many(count, wide):
+    values = np.arange(count) % 7 * wide
+    raw = tensor(9, (count,), field(10, b"".join(tb._wire.varint(int(n)) for n in values)))
+    assert (tb.loads(raw, "tensorproto") == values).all()
+
+
+def test_a_packed_value_that_is_too_long_is_found_where_it_stands():
+    for before in (10, 65_530, 65_536, 100_000):
+        packed = b"\1" * before + b"\xff" * 11 + b"\1"
+        raw = tensor(9, (before + 1,), field(10, packed))
+        with pytest.raises(tb.CorruptError, match="longer than ten bytes") as caught:
+            tb.loads(raw, "tensorproto")
+        assert caught.value.at == len(raw) - 12
