@@ -196,7 +196,7 @@ class Folder(RuleBasedStateMachine):
             live.seen, live.pending = True, []
             if what == "close":
                 del self.live[live.actor]
-                live.file.untidy = False
+                live.file.untidy = live.file.untidy and live.mode == "a"
             return
         demand(fault, f"{live.file.name}: {what}: {reply.error}: {reply.value}")
         demand(reply.killed or "system" in reply.error, f"{live.file.name}: {what}: {reply.error}: {reply.value}")
@@ -260,7 +260,7 @@ class Folder(RuleBasedStateMachine):
             demand(reply.in_use or fault, f"{file.name} has a writer: {reply.error}: {reply.value}")
         elif not reply.error:
             file.become([*(base or []), *numbers])
-            file.untidy = False
+            file.untidy = file.untidy and base is not None  # who writes onwards looks for no temporary files
         elif fault:
             file.untidy = True
             grown = [[*(base or []), *numbers[:end]] for end in range(len(numbers) + 1)]
@@ -290,7 +290,6 @@ class Folder(RuleBasedStateMachine):
         kept_bytes = len(file.exact) - len(cut)
         demand(file.exact[kept_bytes:] == cut, f"{file.name}: {made} is not what was cut off")
         file.appended(numbers, kept_bytes)
-        file.untidy = False
 
     # ---- verbs ------------------------------------------------------------------------
 
@@ -483,7 +482,7 @@ class Folder(RuleBasedStateMachine):
     def plant(self, which: int, what: str, pick: int) -> None:
         """Files beside a file that lie, or lead elsewhere."""
         file = self.files[which]
-        index, schema = (f"{file.path}{suffix}" for suffix in _BESIDE)
+        schema, index = (f"{file.path}{suffix}" for suffix in _BESIDE)
         secret = os.path.join(self.canary, "secret")
         lock = f"{file.path}.tensorbytes-lock.tmp"
         if what in ("lock", "tmp") and self._holder(file) is not None:
@@ -495,17 +494,22 @@ class Folder(RuleBasedStateMachine):
             _remove(index)
             shutil.copy(other, index)
         elif what == "index":
-            _put(index, os.urandom(0) + bytes(pick % 200))
+            _put(index, bytes(pick % 200))
         elif what == "schema":
             _put(schema, LYING_SCHEMAS[pick % len(LYING_SCHEMAS)].encode())
         elif what == "lock":
             _put(lock, b"pid 1" * (pick % 3))
             file.untidy = True
         elif what == "pipe":
-            _remove(index)
-            os.mkfifo(index)
+            place = (index, schema)[pick % 2]
+            _remove(place)
+            os.mkfifo(place)
         else:
-            place = {"link": index, "tmp": f"{file.path}.tensorbytes-0.tmp", "cut": f"{file.path}{CUT}1"}[what]
+            place = {
+                "link": (index, schema)[pick % 2],
+                "tmp": f"{file.path}.tensorbytes-0.tmp",
+                "cut": f"{file.path}{CUT}1",
+            }[what]
             _remove(place)
             os.symlink(secret, place)
             self.planted.add(place)
@@ -573,7 +577,9 @@ def _put(path: str, data: bytes) -> None:
         file.write(data)
 
 
-def run(steps: int, length: int, *, derandomize: bool = False, seed: int | None = None) -> Counter[str]:
+def run(
+    steps: int, length: int, *, derandomize: bool = False, seed: int | None = None, shrink: bool = False
+) -> Counter[str]:
     """Run the machine for so many steps; how many of each sort there were. Raises at the first violation."""
     import hypothesis
     from hypothesis.stateful import run_state_machine_as_test
@@ -595,6 +601,7 @@ def run(steps: int, length: int, *, derandomize: bool = False, seed: int | None 
                     derandomize=derandomize,
                     suppress_health_check=list(hypothesis.HealthCheck),
                     print_blob=False,
+                    phases=[hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if shrink else [])],
                 )
                 machine = Folder if seed is None else hypothesis.seed(seed + turn)(Folder)
                 run_state_machine_as_test(machine, settings=settings)

@@ -91,11 +91,11 @@ class File:
     @property
     def misled(self) -> bool:
         """Whether the schema beside it lies: then readers may refuse, in words of ours."""
-        try:
-            with open(f"{self.path}.schema.json") as file:
-                return file.read() in LYING_SCHEMAS
-        except OSError:
+        beside = f"{self.path}.schema.json"
+        if os.path.islink(beside) or not os.path.isfile(beside):
             return False
+        with open(beside) as file:
+            return file.read() in LYING_SCHEMAS
 
     def data(self) -> bytes | None:
         try:

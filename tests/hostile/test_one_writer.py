@@ -5,6 +5,7 @@ there are refused before they replace anything; whoever is dead holds nobody up.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -157,7 +158,7 @@ def test_151_each_shard_is_taken(home):
         for number in range(6):
             writer.write(record(number))
     assert sorted(names(home)) == [f"x.tfrecord-{number:05d}-of-00003" for number in range(3)]
-    assert PLAIN.read(home / "x.tfrecord") == list(range(6))
+    assert PLAIN.read(home / "x.tfrecord-*") == list(range(6))
 
 
 def test_151_a_shard_that_is_taken_stops_all_of_them(home):
@@ -530,3 +531,26 @@ def test_153_a_forked_child_can_t_use_its_parents_lock(home):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     writer.close()
     assert STREAM.read(path) == [1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO, errno.ENOMEM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("act", [lambda path: tb.open(path, "a"), lambda path: tb.save(value(), path)])
+def test_153_a_lock_that_can_t_be_looked_at_is_not_free(number, act, home, monkeypatch):
+    """Only where nobody may write, or there is no folder, can there be no lock."""
+    path = home / "x.tb"
+    real = os.open
+
+    def failing(name, flags, *rest, **options):
+        if not isinstance(name, int) and os.fspath(name).endswith(LOCK):
+            raise OSError(number, os.strerror(number), name)
+        return real(name, flags, *rest, **options)
+
+    with tb.open(path, "w") as writer:
+        writer.write(record(1))
+        writer.flush()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", failing)
+            with pytest.raises((OSError, tb.TensorbytesError)):
+                act(path)
+        writer.write(record(2))
+    assert STREAM.read(path) == [1, 2]
