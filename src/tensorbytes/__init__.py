@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from tensorbytes.errors import (
         LIMITS,
         CorruptError,
+        InUseError,
         LimitError,
         Limits,
         LossError,
         MissingDependencyError,
         SchemaError,
         TensorbytesError,
+        TornTailWarning,
+        UnclosedWriterWarning,
         UnsupportedError,
         UsageError,
     )
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from tensorbytes.savedmodel import load_model, save_model
     from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
     from tensorbytes.tools import bench, convert, diff, inspect, merge, quantize, split, stats
-    from tensorbytes.writer import TornTailWarning
 
 __version__ = "0.1.0"
 
@@ -61,6 +63,7 @@ __all__ = [
     "Damage",
     "DamageWarning",
     "Feature",
+    "InUseError",
     "LimitError",
     "Limits",
     "LossError",
@@ -77,6 +80,7 @@ __all__ = [
     "Tensor",
     "TensorbytesError",
     "TornTailWarning",
+    "UnclosedWriterWarning",
     "UnsupportedError",
     "UsageError",
     "bench",
@@ -115,12 +119,15 @@ _HOME = {
     "errors": [
         "LIMITS",
         "CorruptError",
+        "InUseError",
         "LimitError",
         "Limits",
         "LossError",
         "MissingDependencyError",
         "SchemaError",
         "TensorbytesError",
+        "TornTailWarning",
+        "UnclosedWriterWarning",
         "UnsupportedError",
         "UsageError",
     ],
@@ -128,7 +135,6 @@ _HOME = {
     "savedmodel": ["load_model", "save_model"],
     "tensor": ["Ragged", "Sparse", "Strings", "Tensor"],
     "tools": ["bench", "convert", "diff", "inspect", "merge", "quantize", "split", "stats"],
-    "writer": ["TornTailWarning"],
 }
 _PLACES = dict.fromkeys(__all__, "records") | {name: module for module, names in _HOME.items() for name in names}
 

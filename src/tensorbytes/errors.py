@@ -69,6 +69,18 @@ class UsageError(TensorbytesError, TypeError):
     """A call that makes no sense as written: swapped arguments, an unknown option."""
 
 
+class InUseError(TensorbytesError):
+    """A path that another writer, or another process, is writing. The message says which."""
+
+
+class TornTailWarning(UserWarning):
+    """An unfinished write at the end of a file was cut off before appending. The message says where it is kept."""
+
+
+class UnclosedWriterWarning(UserWarning):
+    """A writer was never closed. The message says of which file, how many records it had, and where they are kept."""
+
+
 class SidecarWarning(UserWarning):
     """A file beside another (an index, a schema, a list of checksums) is not used, and why."""
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
 from tensorbytes import storage
-from tensorbytes._wire import CUT_PAYLOAD, OK, scan
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import frame
 from tensorbytes.formats._record import Record
 from tensorbytes.formats._tensorproto import after
+from tensorbytes.tfrecord import HEADER_BYTES
+from tensorbytes.tfrecord.walk import Walk
 from tensorbytes.tree import Document
 
 # Smaller files are read in one piece.
@@ -80,28 +78,21 @@ def segments(fd: int, size: int) -> Iterator[tuple[int, int]]:
 
     Where the framing is damaged, the last stretch is the rest of the file; reading it will tell.
     """
-    room = np.empty((_WINDOW // frame.FRAME_BYTES + 1, 2), np.int64)
-    run = at = 0
-    while at < size:
-        window = os.pread(fd, _WINDOW, at)
-        _, passed, status = scan(window, 0, False, room)
-        at += passed
-        if at - run >= _RUN_BYTES:
-            yield run, at
-            run = at
-        if passed or status == OK:
-            continue
-        if status == CUT_PAYLOAD and len(window) >= frame.HEADER_BYTES:
-            (length,) = struct.unpack_from("<Q", window)
-            end = at + frame.FRAME_BYTES + length
-            if end <= size:
-                if end - at >= _LARGE_RECORD:
-                    if run < at:
-                        yield run, at
-                    yield at, end
-                    run = end
-                at = end
-                continue
-        break  # damage, or a file cut short
-    if run < size:
+    run, walk = 0, Walk(partial(_pread, fd), 0, size, piece=_WINDOW)
+    for places in walk:
+        start, length = places[-1].tolist()
+        at = start - HEADER_BYTES
+        if len(places) == 1 and length >= _LARGE_RECORD:
+            if run < at:
+                yield run, at
+            yield at, walk.at
+            run = walk.at
+        elif walk.at - run >= _RUN_BYTES:
+            yield run, walk.at
+            run = walk.at
+    if run < size:  # also what is damaged, or cut short
         yield run, size
+
+
+def _pread(fd: int, at: int, size: int) -> bytes:
+    return os.pread(fd, size, at)

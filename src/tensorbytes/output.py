@@ -1,14 +1,15 @@
-"""A file being written: hidden until it is first flushed, appended to safely, rolled back on failure.
+"""A file being written to as a stream: hidden until it is first flushed, appended to safely, rolled back on failure.
 
-A local file is written under a temporary name beside the old one, and takes its place at
-the first flush(), sync() or close(). What flush() returned for survives the death of the
-process, sync() a power cut. A writer that is dropped without either, or still open when the
-interpreter ends, leaves nothing behind. URLs and file objects are written onwards; when an object at a
-URL becomes visible is up to its filesystem.
+A local path is held from before anything is decided about it until the writer is closed (io/holding.py). A new file
+is written under a hidden name beside the old one, and takes its place at the first flush(), sync() or close()
+(io/publish.py). What flush() returned for survives the death of the process, sync() a power cut. A writer that is
+never closed keeps what it has under a name that a warning tells. URLs and file objects are written onwards; when an
+object at a URL becomes visible is up to its filesystem.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import warnings
@@ -16,14 +17,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tensorbytes import hidden, storage
-from tensorbytes.errors import TensorbytesError, UsageError
+from tensorbytes import storage
+from tensorbytes.errors import InUseError, TensorbytesError, UnclosedWriterWarning, UsageError
+from tensorbytes.io import hidden, holding, publish
+from tensorbytes.io.holding import Hold
+from tensorbytes.io.publish import Pending
 from tensorbytes.typing import Buffer
-
-
-class TornTailWarning(UserWarning):
-    """The end of a file was not a whole object, and was cut off before appending."""
-
 
 # Looks at a file that is to be appended to (the file, its path) and gives the place to go on from.
 Resume = Callable[[Any, str], int]
@@ -44,9 +43,9 @@ class Output:
         self._durable = durable
         self._owner = os.getpid()
         self.published = False  # whether it took its place
-        self._temporary: str | None = None
-        self._dropped: weakref.finalize[[str, int], Output] | None = None  # removes the temporary file
+        self._pending: Pending | None = None  # none: it is visible
         self._path: str | None = None
+        self._hold: Hold | None = None
         self._owned = storage.is_path(target)
         self._file: Any = target
         if not self._owned:
@@ -57,35 +56,33 @@ class Output:
                 raise UsageError(f"{target}: a URL can't be appended to; write a new object")
             self._file = storage.open_url(target, "wb")
         else:
-            self._path = hidden.followed(os.fspath(target))
+            self._path = publish.followed(os.fspath(target))
             self._file = self._open(self._path, resume, os.fspath(target))
+            _live.add(self)
         self._written = self.size
 
     def _open(self, path: str, resume: Resume | None, given: str) -> Any:
-        if resume is not None and os.path.exists(path):
-            file = _opened(path)
+        if publish.is_special(path):
+            return open(path, "r+b" if resume is not None else "wb", buffering=0)
+        self._hold = Hold(path, "write" if resume is None else "append")
+        try:
+            if resume is None or not os.path.exists(path):
+                holding.check_unlocked(path)
+                self._pending = Pending(path, given)
+                return self._pending.file
+            file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
             try:
+                if not holding.lock(file):  # by another name, or where no lock file can be made
+                    raise InUseError(f"{path} is being written by another process or writer")
                 self.size = resume(file, path)
                 file.seek(self.size)
             except BaseException:
                 file.close()
                 raise
             return file
-        if os.path.exists(path) and not os.path.isfile(path):
-            return open(path, "wb", buffering=0)  # a device or a named pipe
-        _check_unused(path)
-        for name in hidden.names(path):
-            # Before there is a file: Ctrl-C may come when it is there and nobody holds it yet.
-            self._temporary = name
-            self._dropped = weakref.finalize(self, _discard, name, os.getpid())
-            try:
-                return storage.open_hidden(name, given)
-            except FileExistsError:
-                self._dropped.detach()
-            except BaseException:
-                self._dropped()
-                raise
-        raise AssertionError("there is always another name")
+        except BaseException:
+            self._hold.release()
+            raise
 
     @property
     def closed(self) -> bool:
@@ -94,12 +91,12 @@ class Output:
     @property
     def hidden(self) -> bool:
         """Whether readers don't see any of it yet."""
-        return self._temporary is not None
+        return self._pending is not None
 
     @property
     def replaces(self) -> bool:
         """Whether there is an old file, whose place it will take."""
-        return self._temporary is not None and self._path is not None and os.path.exists(self._path)
+        return self._pending is not None and os.path.exists(self._pending.path)
 
     @property
     def foreign(self) -> bool:
@@ -120,10 +117,10 @@ class Output:
             self.size, self._loose = self._written, False
 
     def check_open(self) -> None:
-        if self._file is None:
-            raise TensorbytesError("the writer is closed")
         if self.foreign:
             raise TensorbytesError("the writer belongs to the process that opened it: this one was forked off later")
+        if self._file is None:
+            raise TensorbytesError("the writer is closed")
 
     def settle(self, sync: bool) -> None:
         """Hand all that was written to the system, or to the disk, without making it visible."""
@@ -145,20 +142,29 @@ class Output:
             return
         self.check_open()
         with whole_or_closed(self):
-            if self._temporary is not None:
-                self._replace(self._temporary, self._path)
+            if self._pending is not None:
+                # Where it replaces another, a power cut might else leave neither of them.
+                self._pending.put(self._durable and not self._synced and self.replaces, self._hold)
+                self._pending, self.published = None, True
+            else:
+                self._check_there()
             if sync:
-                storage.sync_folder(self._path)
+                publish.sync_folder(self._path)
 
-    def _replace(self, temporary: str, path: str) -> None:
-        _check_unused(path)
-        if os.path.exists(path):
-            hidden.take_over(path, self._file.fileno())
-            if self._durable:
-                self._sync()  # or a power cut might leave neither the old file nor the new one
-        os.replace(temporary, path)
-        self.published = True
-        self._settled()
+    def _check_there(self) -> None:
+        """Acknowledge nothing in a file that somebody who knows of no locks has replaced or removed."""
+        if self._hold is None:  # a device or a pipe
+            return
+        assert self._path is not None
+        try:
+            there = os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path))
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise TensorbytesError(
+                f"{self._path} was replaced or removed by another program while it was written: what was written "
+                "since it was opened is lost"
+            )
 
     def flush(self) -> None:
         self.settle(sync=False)
@@ -171,7 +177,7 @@ class Output:
     @property
     def lasting(self) -> bool:
         """Whether close() waits for the disk: it is wanted, and a regular file."""
-        return self._durable and self._path is not None and os.path.isfile(self._temporary or self._path)
+        return self._durable and self._hold is not None
 
     def close(self) -> None:
         """sync(), where there is a disk to wait for, and close."""
@@ -187,30 +193,57 @@ class Output:
 
     def abort(self) -> None:
         """Close without publishing; a file that was not visible yet is removed. A forked process only lets go of it."""
-        if self.foreign:
-            self._settled()
-        elif self._temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._temporary)
-            self._settled()
-        elif self._loose and self._path is not None and self._file is not None:
+        if self._pending is not None:
+            self._pending.discard()
+            self._pending = None
+        elif not self.foreign and self._loose and self._path is not None and self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.truncate(self.size)
         with contextlib.suppress(OSError):
             self._release()
 
-    def _settled(self) -> None:
-        """There is no temporary file any more."""
-        self._temporary = None
-        if self._dropped is not None:
-            self._dropped.detach()
+    def leave(self) -> str | None:
+        """Close a writer that was forgotten: where its bytes are now, if they are anywhere."""
+        path = self._path
+        if self._pending is not None:
+            for path in hidden.kept(self._pending.path, "unclosed"):
+                try:
+                    self._pending.leave(path)
+                    break
+                except FileExistsError:
+                    continue
+            self._pending = None
+        elif self._loose and path is not None:
+            self._file.truncate(self.size)
+        self._release()
+        return path
 
     def _release(self) -> None:
         file, self._file = self._file, None
         if file is not None and self._owned:
-            if self._path is not None and not self.foreign:
-                hidden.unlock(file)
+            if self._hold is not None and not self.foreign and not file.closed:
+                holding.unlock(file)
             file.close()
+        if self._hold is not None:
+            self._hold.release()
+
+    def _drop(self) -> None:
+        """Let go of the file in a forked child, or the lock on it would outlive the parent."""
+        if self._file is not None and self._hold is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+
+_live: weakref.WeakSet[Output] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for output in list(_live):
+        output._drop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 @contextlib.contextmanager
@@ -223,45 +256,51 @@ def whole_or_closed(writer: Any) -> Iterator[None]:
         raise
 
 
-def _discard(temporary: str, owner: int) -> None:
-    """Remove the file of a writer that was never closed; a process that was forked off leaves it to its parent."""
-    if os.getpid() == owner:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+# ---- writers that are never closed ---------------------------------------------------
 
 
-def _opened(path: str) -> Any:
-    """A file that exists, to be written by nobody else."""
-    while True:
-        file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
-        try:
-            if not hidden.lock(file):
-                raise _in_use(path)
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # it was replaced before we had it
+class Closable:
+    """What stream writers have in common: one that is collected, or alive when the interpreter ends, loses nothing.
+
+    `_leave` writes out what is waiting, and closes.
+    """
+
+    _open = False
+
+    def _opened(self) -> None:
+        """From here on, until `_closed`, it is missed when nobody closes it."""
+        self._open = True
+        _unclosed.add(self)
+
+    def _closed(self) -> None:
+        self._open = False
+
+    def _leave(self) -> tuple[str, str, list[str]] | None:
+        """(the path that was meant, what there is, the files that it is in); None if there is nothing to tell of."""
+        raise NotImplementedError
+
+    def _forgotten(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        left = self._leave()
+        if left is not None:
+            path, what, places = left
+            where = places[0] if len(places) == 1 else f"{len(places)} files, the first of them {places[0]}"
+            warnings.warn(
+                f"{path}: the writer was never closed. Its {what} are kept in {where}; use `with`, or call close()",
+                UnclosedWriterWarning,
+                stacklevel=3,
+            )
+
+    def __del__(self) -> None:
+        self._forgotten()
 
 
-def _check_unused(path: str) -> None:
-    """A file that is being written must not be replaced: what its writer acknowledges would be lost."""
-    if hidden.in_use(path):
-        raise _in_use(path)
+_unclosed: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
-def _in_use(path: str) -> TensorbytesError:
-    return TensorbytesError(f"{path} is being written by another process or writer")
-
-
-def cut_tail(file: Any, path: str, good: int, what: str, stacklevel: int) -> None:
-    """Cut a file off behind its last whole object, and say so if there was more."""
-    torn = os.fstat(file.fileno()).st_size - good
-    if torn:
-        warnings.warn(
-            f"{path}: cut off {torn} bytes of an unfinished {what} at byte {good}",
-            TornTailWarning,
-            stacklevel=stacklevel + 1,
-        )
-        file.truncate(good)
+@atexit.register
+def _at_exit() -> None:
+    for writer in list(_unclosed):
+        writer._forgotten()

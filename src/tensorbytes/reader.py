@@ -29,6 +29,7 @@ from tensorbytes.formats._tensorproto import after
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.notebook import Displayed
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.tree import Document, Leaf, Stored, restore, unflatten
 
 
@@ -362,10 +363,10 @@ class StreamReader:
     def _records(self) -> Iterator[tuple[_record.Record, int]]:
         at, limits = 0, self._limits
         while True:
-            header = storage.read_exactly(self._file, frame.HEADER_BYTES)
+            header = storage.read_exactly(self._file, HEADER_BYTES)
             if not header:
                 return
-            if len(header) < frame.HEADER_BYTES:
+            if len(header) < HEADER_BYTES:
                 raise CorruptError("the stream ends inside a record's header", at=at)
             length, stored = struct.unpack("<QI", header)
             if stored != mask(crc32c(header[:8])):
@@ -375,7 +376,7 @@ class StreamReader:
             data = storage.read_exactly(self._file, length + 4)
             if len(data) < length + 4:
                 raise CorruptError("the stream ends inside a record", at=at)
-            start = at + frame.HEADER_BYTES
+            start = at + HEADER_BYTES
             try:
                 frame.check_payload(data, 0, length)
             except CorruptError as error:

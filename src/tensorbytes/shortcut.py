@@ -16,8 +16,8 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes._wire import frame, plain_record
 from tensorbytes.formats import _extension, _record
-from tensorbytes.formats.frame import HEADER_BYTES
 from tensorbytes.tensor import Array
+from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.typing import Buffer, bytes_view, pinned
 
 _BY_CODE: dict[int, np.dtype[Any]] = {

@@ -1,8 +1,4 @@
-"""Where bytes live: a path, a URL, a file object or a buffer; reading and replacing safely.
-
-A local file is replaced by writing a temporary file beside it, syncing it and renaming
-it over the old one: at any moment there is the old file or the new one, never a mix.
-"""
+"""Where bytes live: a path, a URL, a file object or a buffer; reading and writing. io/publish.py replaces files."""
 
 from __future__ import annotations
 
@@ -17,9 +13,10 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes import hidden
 from tensorbytes._wire import prefault
 from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
+from tensorbytes.io.holding import Hold
+from tensorbytes.io.publish import replacing
 from tensorbytes.typing import Buffer, bytes_view, pinned
 
 Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
@@ -33,8 +30,6 @@ _LARGE_READ = 1 << 24
 # Larger writes make the system look for large pages to cache them in, which may take far longer
 # than many small ones (spec/decisions/0004).
 _WRITE_BYTES = 1 << 20
-# What the system says of a file that can't grow.
-_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 _watcher: ContextVar[Callable[[int], None] | None] = ContextVar("watcher", default=None)
@@ -163,13 +158,12 @@ def tell(size: int) -> None:
         watcher(size)
 
 
-def write(target: Target, pieces: Iterable[Buffer], *, sync: bool = True, follow: bool = True) -> None:
-    """Write the pieces to a target; a local path is replaced atomically.
-
-    A link that stands there is followed, or with follow=False replaced: for names that the caller did not choose.
-    """
+def write(
+    target: Target, pieces: Iterable[Buffer], *, sync: bool = True, follow: bool = True, hold: Hold | None = None
+) -> None:
+    """Write the pieces to a target; a local path is replaced atomically, see publish.replacing."""
     check_target(target, "write")
-    with writing(target, sync=sync, follow=follow) as file:
+    with writing(target, sync=sync, follow=follow, hold=hold) as file:
         if sync and is_local(target) and hasattr(os, "fdatasync") and os.path.isfile(file.name):
             _write_flushing(file, pieces)
         else:
@@ -200,92 +194,15 @@ def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
             pool.shutdown()
 
 
-def writing(target: Target, *, sync: bool = True, follow: bool = True) -> contextlib.AbstractContextManager[Any]:
+def writing(
+    target: Target, *, sync: bool = True, follow: bool = True, hold: Hold | None = None
+) -> contextlib.AbstractContextManager[Any]:
     """A target open for writing; a local path is replaced when the block ends well."""
     if not is_path(target):
         return contextlib.nullcontext(target)
     if is_url(target):
         return contextlib.closing(open_url(str(target), "wb"))
-    return replacing(os.fspath(target), sync=sync, follow=follow)  # type: ignore[arg-type]
-
-
-@contextlib.contextmanager
-def replacing(path: str, *, sync: bool = True, follow: bool = True) -> Iterator[io.FileIO]:
-    """A new file that takes the place of `path` when the block ends well, and vanishes when not."""
-    given = path
-    path = hidden.followed(path) if follow else hidden.absolute(path)
-    if follow and os.path.exists(path) and not os.path.isfile(path):
-        # A device, a pipe or a folder has no content to keep; a folder raises here.
-        with open(path, "wb", buffering=0) as special:
-            yield special
-        return
-    temporary, file, held = "", None, -1
-    try:
-        for temporary in hidden.names(path):
-            try:
-                file = open_hidden(temporary, given)  # Ctrl-C may come when it is there and nobody holds it yet
-                break
-            except FileExistsError:
-                continue
-        assert file is not None
-        yield file
-        if os.path.isfile(path) and not os.path.islink(path):
-            hidden.take_over(path, file.fileno())
-        if sync:
-            os.fsync(file.fileno())
-        held = hidden.held(file)
-        file.close()
-        os.replace(temporary, path)
-    except BaseException as error:
-        if file is not None:
-            with contextlib.suppress(OSError):
-                file.close()
-        if held >= 0:
-            os.close(held)
-        hidden.remove_dead(temporary)
-        if isinstance(error, OSError) and (error.filename == temporary or _is_full(error)):
-            raise OSError(error.errno, error.strerror, given) from None  # of the same class
-        raise
-    if held >= 0:
-        os.close(held)
-    if sync:
-        sync_folder(path)
-
-
-def open_hidden(temporary: str, target: str) -> io.FileIO:
-    """A new file that will be called otherwise; an error names what the caller named."""
-    try:
-        made: io.FileIO = hidden.create(temporary, private=os.path.exists(target))
-        return made
-    except FileExistsError:
-        raise
-    except OSError as error:
-        check_folder(target)
-        raise OSError(error.errno, error.strerror, target) from None  # of the same class
-
-
-def check_folder(target: str) -> None:
-    """Say that the folder of a file to be created is not there: the system would name a file, and a hidden one."""
-    for path in (target, os.path.realpath(target)):  # a link may lead to where there is no folder
-        folder = os.path.dirname(path)
-        if folder and not os.path.exists(folder):
-            raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist", target)
-
-
-def _is_full(error: OSError) -> bool:
-    """Whether a write found no room: the system does not say in which file."""
-    return error.filename is None and error.errno in _FULL
-
-
-def sync_folder(path: str) -> None:
-    """Make a rename last through a power cut."""
-    if os.name != "posix":
-        return
-    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    return replacing(os.fspath(target), sync=sync, follow=follow, hold=hold)  # type: ignore[arg-type]
 
 
 # ---- reading ----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -10,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import shortcut, storage
-from tensorbytes.errors import LIMITS, CorruptError
+from tensorbytes.errors import LIMITS
 from tensorbytes.formats import frame
 from tensorbytes.formats._storing import AS_IS, Storing
-from tensorbytes.output import Output, TornTailWarning, cut_tail
+from tensorbytes.output import Closable, Output
+from tensorbytes.tfrecord import FOOTER_BYTES, tail
+from tensorbytes.tfrecord.tail import End
 from tensorbytes.tree import Document
-
-__all__ = ["TornTailWarning", "Writer"]
 
 # Small records are collected up to this size before they go to the operating system.
 _BUFFER_BYTES = 1 << 18
@@ -24,7 +25,7 @@ _BUFFER_BYTES = 1 << 18
 _CALLER = 6
 
 
-class Writer:
+class Writer(Closable):
     """A stream being written. Each `write` adds one object, which may be a whole structure.
 
     A file that exists is replaced only when the new one is first made visible, by
@@ -40,14 +41,20 @@ class Writer:
         self._lock = threading.RLock()
         self._pieces: list[Any] = []
         self._pending = self._item = 0
+        self._objects = 0  # how many there are
         self._output = Output(target, self._resume if append else None)
-        self._at = self._output.size
+        self._target, self._at = target, self._output.size
+        self._opened()
 
     def _resume(self, file: Any, path: str) -> int:
         """Where to append; cuts off an object that is not whole."""
-        good, self._item = _end_of_whole(file, path)
-        cut_tail(file, path, good, "object", _CALLER)
-        return good
+        if not os.fstat(file.fileno()).st_size:
+            return 0
+        objects = _Objects(path)
+        end = tail.find(file, path, objects)
+        tail.cut(file, path, end.at, "object", _CALLER)
+        self._item, self._objects = objects.item, end.records
+        return end.at
 
     def write(self, obj: Any, name: str | None = None, meta: Mapping[str, str] | None = None) -> None:
         """Add one object to the stream."""
@@ -80,6 +87,7 @@ class Writer:
             self._pending += size
         self._at += size
         self._item += 1
+        self._objects += 1
 
     def _drain(self) -> None:
         if self._pieces:
@@ -103,6 +111,7 @@ class Writer:
 
     def close(self) -> None:
         """sync(), where there is a disk, and close. A forked process only lets go of the file."""
+        self._closed()
         if self._output.foreign:
             self._output.close()
             return
@@ -112,12 +121,25 @@ class Writer:
 
     def abort(self) -> None:
         """Close without publishing; a file that was not visible yet is removed."""
+        self._closed()
         if self._output.foreign:
             self._output.abort()
             return
         with self._lock:
             self._pieces, self._pending = [], 0
             self._output.abort()
+
+    def _leave(self) -> tuple[str, str, list[str]] | None:
+        if self._output.foreign or self._output.closed:
+            return None
+        if self._output.hidden and not self._objects:
+            self._output.abort()
+            return None
+        with contextlib.suppress(Exception):  # of the disk: what is there is told of
+            self._drain()
+        place = self._output.leave()
+        found = f"{self._objects} object{'' if self._objects == 1 else 's'}"
+        return storage.describe(self._target), found, [place or storage.describe(self._target)]
 
     def __enter__(self) -> Writer:
         return self
@@ -129,35 +151,17 @@ class Writer:
             self.abort()
 
 
-def _end_of_whole(file: Any, path: str) -> tuple[int, int]:
-    """(the end of the last whole object, its item number); damage elsewhere is an error."""
-    if not os.fstat(file.fileno()).st_size:
-        return 0, 0
-    data = storage.map_file(path)
-    good, item, fault = _last_whole(data)
-    if fault is not None:
-        rest = bytes(data[fault.at : fault.at + (1 << 20)])
-        if fault.what in frame.NOT_TORN and rest.strip(b"\0"):
-            raise CorruptError(
-                f"{fault.what}; the file is damaged, not just cut: repair it first", at=fault.at, path=path
-            )
-    return good, item
+class _Objects:
+    """Which records of a stream make whole objects."""
 
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.item = 0  # the number of the last whole object
 
-def _last_whole(data: memoryview) -> tuple[int, int, CorruptError | None]:
-    """(end of the last whole object, its item number, what stopped the scan)"""
-    assembler = frame.Assembler()
-    good = item = 0
-    last: tuple[int, int] | None = None
-    try:
-        for start, end in frame.spans(data, False, LIMITS):
-            last = (start, end)
-            if assembler.add(frame.read_record(data, start, end, LIMITS, lazy=True), start) is not None:
-                good, item = end + 4, assembler.item
-        if last is not None:
-            frame.check_payload(data, *last)
-    except CorruptError as error:
-        if last is not None and error.at == last[0] and good == last[1] + 4:
-            good = last[0] - frame.HEADER_BYTES  # the last record itself is torn
-        return good, item, error
-    return good, item, None
+    def __call__(self, spans: list[tuple[int, int]]) -> End:
+        data = storage.map_file(self._path) if spans else memoryview(b"")
+        assembler, end = frame.Assembler(), End(0, 0)
+        for start, stop in spans:
+            if assembler.add(frame.read_record(data, start, stop, LIMITS, lazy=True), start) is not None:
+                end, self.item = End(stop + FOOTER_BYTES, end.records + 1), assembler.item
+        return end

@@ -16,8 +16,9 @@ LAYERS = [
     ["deferred"],
     ["tree"],
     ["_wire"],
-    ["threads", "hidden", "io"],
+    ["threads", "io"],
     ["storage"],
+    ["tfrecord"],
     ["codecs", "quantization"],
     ["frameworks", "formats"],  # never each other
     ["shortcut", "foreign"],

@@ -15,6 +15,7 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes import cli
+from tensorbytes.io import publish
 from tensorbytes.savedmodel import export
 from tests.support.crash_writers import names, read, stream, writers
 
@@ -54,8 +55,9 @@ def test_files_of_others_and_of_live_writers_stay(tmp_path):
     before = names(tmp_path)
     with tb.open(path, "w") as live:
         live.write({"x": 1})
-        tb.save(np.ones(3), path)  # no writer is seen there yet
-        assert names(tmp_path) == sorted([*before, "x.tb", "x.tb.tensorbytes-0.tmp"])
+        with pytest.raises(tb.InUseError):
+            tb.save(np.ones(3), path)  # not even if nothing of the writer is seen there yet
+        assert names(tmp_path) == sorted([*before, "x.tb.tensorbytes-0.tmp", "x.tb.tensorbytes-lock.tmp"])
         live.close()
     assert read(path) == [1]
     assert names(tmp_path) == sorted([*before, "x.tb"])
@@ -72,13 +74,14 @@ def test_commands_pass_over_what_is_not_whole(tmp_path, capsys):
 
 
 def test_many_writers_of_one_name(tmp_path):
+    """Each has a hidden file of its own, and takes its place when it is done."""
     path = tmp_path / "x.tb"
-    opened = [tb.open(path, "w") for _ in range(12)]
-    assert len(names(tmp_path)) == 12
-    for number, writer in enumerate(opened):
-        writer.write({"x": number})
-        writer.close()
-        assert read(path) == [number]
+    with contextlib.ExitStack() as done:
+        files = [done.enter_context(publish.replacing(str(path))) for _ in range(12)]
+        assert len(names(tmp_path)) == 12
+        for number, file in enumerate(files):
+            file.write(tb.dumps({"x": number}))
+    assert tb.load(path) == {"x": 0}
     assert names(tmp_path) == ["x.tb"]
 
 
@@ -168,7 +171,7 @@ def test_a_private_file_stays_private_while_it_is_replaced(tmp_path):
     tb.save(np.zeros(3), path)
     path.chmod(0o600)
     with tb.open(path, "w") as writer:
-        (temporary,) = tmp_path.glob("*.tmp")
+        (temporary,) = tmp_path.glob("*-0.tmp")
         assert temporary.stat().st_mode & 0o077 == 0
         writer.write({"x": 1})
     assert path.stat().st_mode & 0o777 == 0o600
@@ -240,7 +243,7 @@ def test_a_saved_model_is_in_place_before_the_old_one_goes(tmp_path, monkeypatch
             synced.append([(entry / "saved_model.pb").exists() for entry in tmp_path.iterdir() if entry.is_dir()])
 
     export.put_in_place(write, str(place), sync=True)
-    monkeypatch.setattr(export.storage, "sync_folder", sync_folder)
+    monkeypatch.setattr(export.publish, "sync_folder", sync_folder)
     export.put_in_place(write, str(place), sync=True)
     assert synced == [[True, True]]
     assert names(tmp_path) == ["model"]

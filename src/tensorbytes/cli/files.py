@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tensorbytes.cli.output import Output
 from tensorbytes.errors import UsageError
-from tensorbytes.hidden import is_hidden
+from tensorbytes.io.hidden import is_hidden
 
 STDIN = "-"
 STDIN_NAMES = (STDIN, "/dev/stdin")

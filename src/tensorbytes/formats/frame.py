@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from tensorbytes._wire import (
     BAD_DATA,
     BAD_LENGTH,
@@ -25,7 +23,6 @@ from tensorbytes._wire import (
     frame_header,
     frames,
     mask,
-    scan,
 )
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _storing
@@ -33,21 +30,19 @@ from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.formats._tensorproto import after
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
+from tensorbytes.tfrecord.walk import Walk
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer
 
-HEADER_BYTES = 12
 # Documents from this size on are checksummed in a second thread while they are written.
 _THREAD_BYTES = 1 << 23
-FRAME_BYTES = 16
 _WORDS = {
     CUT_HEADER: "the file ends inside a record's header",
     CUT_PAYLOAD: "a record runs past the end of the file",
     BAD_LENGTH: "the checksum of a record's length differs",
     BAD_DATA: "the checksum of a record's data differs",
 }
-# Faults that a write cut short does not explain.
-NOT_TORN = (_WORDS[BAD_LENGTH],)
 
 
 class Frame(Format):
@@ -134,17 +129,14 @@ def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
 
 def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
     """(payload start, payload end) of every record; raises at the first that is not sound."""
-    room = np.empty((1024, 2), np.int64)
-    total = 0
-    while start < len(data):
-        found, start, status = scan(data, start, verify, room)
-        total += found
-        if total > limits.max_tensors:
+    walk = Walk.through(data, start, verify=verify)
+    for places in walk:
+        if walk.count > limits.max_tensors:
             raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
-        for at, size in room[:found].tolist():
+        for at, size in places.tolist():
             yield at, at + size
-        if status != OK:
-            raise CorruptError(_WORDS[status], at=start)
+    if walk.status != OK:
+        raise CorruptError(_WORDS[walk.status], at=walk.at)
 
 
 def read_records(

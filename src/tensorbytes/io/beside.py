@@ -45,6 +45,6 @@ def read(path: str, most: int) -> bytes | None:
         os.close(fd)
 
 
-def warn(path: str, what: str) -> None:
+def warn(path: str, what: str, stacklevel: int = 3) -> None:
     """Say that a file beside another is not used, and why."""
-    warnings.warn(f"{path} {what}; it is not used", SidecarWarning, stacklevel=3)
+    warnings.warn(f"{path} {what}; it is not used", SidecarWarning, stacklevel=stacklevel)

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorbytes import frameworks, hidden, storage
+from tensorbytes import frameworks
 from tensorbytes.errors import TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.io import publish
+from tensorbytes.io.holding import Hold
 from tensorbytes.savedmodel._common import DEFAULT, FILE, tensorflow
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
@@ -53,18 +55,19 @@ def save_model(
 
 def put_in_place(write: Callable[[str], None], folder: str, sync: bool) -> None:
     """Have a folder written under another name, and put it in the place of the one that is there."""
-    claim = hidden.Claim(folder)
-    temporary = claim.name(0)
+    names = publish.Names(folder)
+    temporary = names.name(0)
     try:
         write(temporary)
         if sync:
             _sync_tree(temporary)
-        old = _replace(temporary, folder)
+        with Hold(folder):
+            old = _replace(temporary, folder)
         if sync:
-            storage.sync_folder(folder)  # before the old one goes: a power cut may take back the exchange alone
+            publish.sync_folder(folder)  # before the old one goes: a power cut may take back the exchange alone
         shutil.rmtree(old, ignore_errors=True)
     finally:
-        claim.close()
+        names.close()
 
 
 def _check_place(folder: str) -> None:
@@ -256,7 +259,7 @@ def _sync_tree(folder: str) -> None:
         for file in files:
             with open(os.path.join(top, file), "rb") as opened:
                 os.fsync(opened.fileno())
-        storage.sync_folder(os.path.join(top, ""))
+        publish.sync_folder(os.path.join(top, ""))
 
 
 def _replace(temporary: str, folder: str) -> str:

@@ -14,11 +14,12 @@ from tensorbytes.output import Output
 from tensorbytes.reader import naming
 from tensorbytes.records.files.compression import Compressor, compressor, open_source
 from tensorbytes.records.files.detection import by_suffix, checked_name
-from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES, Block, blocks
+from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.paths import base_path, byte_range
 from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.write.sink import Sink
 from tensorbytes.tensor import Array
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tools.parts import PartFile, Parts
 from tensorbytes.tools.recognition import EXAMPLES
 from tensorbytes.tools.sources import Documents, checked

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorbytes import dtypes, hidden, storage
+from tensorbytes import dtypes, storage
 from tensorbytes.errors import UsageError
+from tensorbytes.io import publish
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
 from tensorbytes.tools.plural import many
@@ -79,17 +80,17 @@ class FileSet:
     """Files that get their names together. `inputs` are paths that must not be among them."""
 
     def __init__(self, path: str, format: str, sync: bool, inputs: Iterable[str]) -> None:
-        storage.check_folder(path)  # of the name that was given, rather than of a hidden one
+        publish.check_folder(path)  # of the name that was given, rather than of a hidden one
         self._path, self._format, self._sync = path, format, sync
         self._inputs = [os.path.realpath(one) for one in inputs if storage.is_local(one)]
-        self._claim = hidden.Claim(path)
+        self._names = publish.Names(path)
         self._hidden: list[str] = []
 
     def new(self) -> str:
         """The name under which the next file is written."""
         if len(self._hidden) == _MOST_PARTS:
             raise UsageError(f"more than {_MOST_PARTS} parts: make them larger")
-        self._hidden.append(self._claim.name(len(self._hidden)))
+        self._hidden.append(self._names.name(len(self._hidden)))
         return self._hidden[-1]
 
     def publish(self) -> list[str]:
@@ -103,19 +104,19 @@ class FileSet:
         try:
             for unnamed, name in zip(self._hidden, names, strict=True):
                 existed = os.path.lexists(name)
-                os.replace(unnamed, name)
+                publish.put(unnamed, name)
                 new += [] if existed else [name]
         except BaseException:
             _remove(new)
             raise
         if self._sync:
-            storage.sync_folder(names[0])
-        self._claim.close()
+            publish.sync_folder(names[0])
+        self._names.close()
         return names
 
     def discard(self) -> None:
         """Remove the files that have not got their names, if any."""
-        self._claim.close()
+        self._names.close()
 
 
 def _remove(paths: Iterable[str]) -> None:

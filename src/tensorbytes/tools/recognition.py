@@ -16,7 +16,8 @@ from typing import Any
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import UsageError
-from tensorbytes.records.files.detection import HEADER_BYTES, SUFFIXES, detect, is_record_header, plain_start
+from tensorbytes.records.files.detection import SUFFIXES, detect, is_record_header, plain_start
+from tensorbytes.tfrecord import HEADER_BYTES
 
 EXAMPLES, EVENTS, OTHERS, NO_RECORDS = "tfrecord", "events", "other records", ""
 _RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tensorbytes import dtypes, hidden, storage
+from tensorbytes import dtypes, storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.errors import TensorbytesError
 from tensorbytes.formats._checkpoint import bundle, sstable
 from tensorbytes.formats._checkpoint.bundle_read import Bundle, shard_path
+from tensorbytes.io import publish
+from tensorbytes.io.holding import Hold
 from tensorbytes.tensor import Strings, Tensor
 
 
@@ -27,21 +29,21 @@ class Stored(NamedTuple):
 def write(prefix: str, values: list[Stored], sync: bool) -> None:
     """Write the data; then, one writer at a time, put it and its index in place and remove what was there."""
     rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]] = {}
-    storage.check_folder(prefix)
-    claim = hidden.Claim(prefix)
-    temporary = claim.name(0)
+    publish.check_folder(prefix)
+    names = publish.Names(prefix)
+    temporary = names.name(0)
     try:
-        with storage.replacing(temporary, sync=sync) as file:
+        with publish.replacing(temporary, sync=sync) as file:
             storage.write_pieces(file, _laid_out(values, rows))
-        with _locked(os.path.dirname(prefix) or "."):
+        with Hold(prefix):
             shard, shards = (1, 2) if _shards_of(prefix) == 1 else (0, 1)
             entries = {name: bundle.write_entry(row[0], row[1], shard, *row[2:]) for name, row in rows.items()}
             index = sstable.build([(b"", bundle.write_header(shards)), *sorted(entries.items())])
             data = shard_path(prefix, shard, shards)
             try:
-                os.replace(temporary, data)
+                publish.put(temporary, data)
                 if sync:
-                    storage.sync_folder(data)
+                    publish.sync_folder(data)
                 storage.write(f"{prefix}.index", [index], sync=sync)
             except BaseException:
                 if _shards_of(prefix) != shards:  # no index names it
@@ -50,24 +52,7 @@ def write(prefix: str, values: list[Stored], sync: bool) -> None:
                 raise
             _remove_others(prefix, os.path.basename(data))
     finally:
-        claim.close()
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Wait for other writers of this folder, where the system can tell; others hold it for a moment alone."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # not a POSIX system
-        yield
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some network filesystems have no locks
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+        names.close()
 
 
 def _remove_others(prefix: str, kept: str) -> None:

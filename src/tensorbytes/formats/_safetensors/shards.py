@@ -27,10 +27,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from tensorbytes import hidden, storage
+from tensorbytes import storage
 from tensorbytes.errors import CorruptError, TensorbytesError, UsageError
 from tensorbytes.formats import _beside, _json
 from tensorbytes.formats._parts import Part
+from tensorbytes.io import publish
+from tensorbytes.io.holding import Hold
 from tensorbytes.storage import Target
 from tensorbytes.typing import Buffer
 
@@ -157,13 +159,22 @@ def write(
     if len(split) == 1:
         write_single(path, encode(split[0]), sync)
         return
-    stale = _old_shards(index, stem)
     new = {f"{stem}-{n:05d}-of-{len(split):05d}{SUFFIX}": part for n, part in enumerate(split, 1)}
     text = _index_text(new, sum(size for _, size in parts))
-    _replace_all(folder, index, {name: encode(some) for name, some in new.items()}, text, sync)
-    _remove([path, *(os.path.join(folder, name) for name in stale - new.keys())])
-    if sync:
-        storage.sync_folder(index)
+    publish.check_folder(path)
+    names = publish.Names(index)
+    ready = {names.name(number): os.path.join(folder, name) for number, name in enumerate(new)}
+    try:
+        for temporary, some in zip(ready, new.values(), strict=True):
+            storage.write(temporary, encode(some), sync=sync)
+        with Hold(path):
+            stale = _old_shards(index, stem)
+            _replace_all(index, ready, text, sync)
+            _remove([path, *(os.path.join(folder, name) for name in stale - new.keys())])
+            if sync:
+                publish.sync_folder(index)
+    finally:
+        names.close()
 
 
 def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
@@ -172,11 +183,12 @@ def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
     index = path + _INDEX
     if not path.endswith(SUFFIX) or not os.path.lexists(index):
         return
-    stale = replaced(path)
-    for paths in ([index], stale):
-        _remove(paths)
-        if sync and paths:
-            storage.sync_folder(index)
+    with Hold(path):
+        stale = replaced(path)
+        for paths in ([index], stale):
+            _remove(paths)
+            if sync and paths:
+                publish.sync_folder(index)
 
 
 def replaced(path: str) -> list[str]:
@@ -211,24 +223,17 @@ def _index_text(new: dict[str, list[Part]], total: int) -> bytes:
     return (json.dumps(content, indent=2, sort_keys=True) + "\n").encode()
 
 
-def _replace_all(folder: str, index: str, shards: dict[str, Iterable[Buffer]], text: bytes, sync: bool) -> None:
-    storage.check_folder(index.removesuffix(_INDEX))
-    claim = hidden.Claim(index)
-    ready = {claim.name(number): os.path.join(folder, name) for number, name in enumerate(shards)}
-    try:
-        for temporary, pieces in zip(ready, shards.values(), strict=True):
-            storage.write(temporary, pieces, sync=sync)
-        if any(map(os.path.lexists, ready.values())):
-            _remove([index])
-            if sync:
-                storage.sync_folder(index)
-        for temporary, path in ready.items():
-            os.replace(temporary, path)
+def _replace_all(index: str, ready: dict[str, str], text: bytes, sync: bool) -> None:
+    """Give shards their names, and write the index; meanwhile there is none, if a reader could mix old and new."""
+    if any(map(os.path.lexists, ready.values())):
+        _remove([index])
         if sync:
-            storage.sync_folder(index)  # the shards are in their places before the index speaks of them
-        storage.write(index, [text], sync=sync)
-    finally:
-        claim.close()
+            publish.sync_folder(index)
+    for temporary, path in ready.items():
+        publish.put(temporary, path)
+    if sync:
+        publish.sync_folder(index)  # the shards are in their places before the index speaks of them
+    storage.write(index, [text], sync=sync)
 
 
 def _old_shards(index: str, stem: str) -> set[str]:

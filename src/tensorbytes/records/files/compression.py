@@ -26,9 +26,10 @@ from typing import Any, Protocol
 
 from tensorbytes.errors import LIMITS, Limits, UsageError
 from tensorbytes.records.files.decoders import Feed, decoder, isal_zlib
-from tensorbytes.records.files.detection import HEAD_BYTES, HEADER_BYTES, NAMES, checked_name, detect, is_record_header
+from tensorbytes.records.files.detection import HEAD_BYTES, NAMES, checked_name, detect, is_record_header
 from tensorbytes.records.files.inflate import SeekableInflate
 from tensorbytes.records.files.sources import DecodedSource, PlainSource, Prefetched, Source, open_plain
+from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.typing import Buffer, bytes_view
 
 __all__ = [

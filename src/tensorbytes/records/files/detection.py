@@ -12,11 +12,11 @@ import zlib
 
 from tensorbytes._wire import frame_header
 from tensorbytes.errors import unknown
+from tensorbytes.tfrecord import HEADER_BYTES
 
 NAMES = ("none", "gzip", "zlib", "snappy")
 # TFRecord files don't say how they are compressed; where nothing else does, their names do.
 SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zlib": "zlib", ".zz": "zlib", ".snappy": "snappy"}
-HEADER_BYTES = 12
 # Enough of a snappy file to decode the first record's header.
 HEAD_BYTES = 64
 _MOST_PLAIN = 1 << 16

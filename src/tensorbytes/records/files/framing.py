@@ -18,10 +18,9 @@ from tensorbytes import _wire, formats
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
 from tensorbytes.records.files.memory import FRESH, Memory
 from tensorbytes.tensor import Array
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.typing import bytes_view
 
-HEADER_BYTES = 12
-FRAME_BYTES = 16
 BLOCK_BYTES = 2 << 20
 # Batches up to this size are read as a whole, larger ones in parts that are joined.
 _LARGE_BATCH_BYTES = 8 << 20

@@ -4,13 +4,16 @@ An index is built by walking over the headers. `build_index` saves it beside the
 .tb file, which is used while size and time of the file are those it was built from. Otherwise
 an index is built in memory: reading writes nothing. Compressed files have one as well, with places in
 the inflated stream; reading from the middle of one inflates up to 8 MiB to get there.
+
+A saved index is proved as it is used: a record by its own frame, the number of records by the last of them, which must
+end where the file does (a compressed file is inflated to see that, once). One that is disproved is dropped with a
+warning, and built anew in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -22,10 +25,12 @@ from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, U
 from tensorbytes.io import beside
 from tensorbytes.records.files import framing
 from tensorbytes.records.files.compression import NAMES, SeekableInflate, Source, open_source
-from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES, Block
+from tensorbytes.records.files.framing import Block
 from tensorbytes.records.files.memory import Memory, offsets_of
 from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.tensor import Array, Tensor
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
+from tensorbytes.tfrecord.walk import Walk, reader
 from tensorbytes.tree import Document, Leaf
 
 INDEX_SUFFIX = ".index.tb"
@@ -35,25 +40,71 @@ Stamp: TypeAlias = tuple[int, int]  # size and time of a file
 _LONGEST = 1 << 48
 # Records that lie closer together than this are read in one go.
 _COALESCE_BYTES = 1 << 16
-_WALK_BYTES = 1 << 20
-_HOP_BYTES = 1 << 12
+_HEAD_BYTES = 1 << 12
+
+
+class Disproved(Exception):
+    """A saved index was wrong, and another one is in its place now: what was made of its numbers is void."""
 
 
 class Index:
-    """The places of one file's records, or of a split's."""
+    """The places of one file's records, or of a split's. `saved` is the path of the file that it came from, if any."""
 
-    def __init__(self, target: Any, compression: str, records: Array, stamp: Stamp | None = None) -> None:
+    def __init__(
+        self, target: Any, compression: str, records: Array, stamp: Stamp | None = None, saved: str | None = None
+    ) -> None:
         self._target, self.compression = target, compression
         self.records = records  # int64 [n, 2]: where the payload starts, its length
         self.stamp = stamp
+        self._saved, self._counted = saved, saved is None
         self._origin = 0 if storage.is_path(target) else target.tell()
         self._inflate: SeekableInflate | None = None
 
     def __len__(self) -> int:
+        """How many records there are, and not what a saved index says."""
+        if not self._counted:
+            self._count()
         return len(self.records)
 
+    def claims(self, number: int) -> bool:
+        """Whether there is a record of this number, by the index alone: reading it will tell."""
+        return number < len(self.records)
+
+    def _count(self) -> None:
+        self._counted = True
+        if self.compression == "none":  # that they fill the file was seen when it was opened
+            with contextlib.suppress(Disproved, CorruptError):  # a damaged record counts as well
+                self.read(np.arange(len(self.records))[-1:])
+            return
+        found = _build(self._target, 0, None, self.compression, LIMITS)
+        if not np.array_equal(found.records, self.records):
+            self._replace(found.records)
+
+    def refuse(self) -> None:
+        """Say that a saved index was disproved."""
+        assert self._saved is not None
+        beside.warn(self._saved, "does not fit the records; build_index or `tb index` renews it", stacklevel=5)
+
+    def _replace(self, records: Array) -> None:
+        """Go on with the places that were found in the file itself."""
+        self.refuse()
+        self.records, self._saved, self._counted = records, None, True
+
     def read(self, numbers: Array) -> Block:
-        """These records, verified, in this order."""
+        """These records, verified, in this order. Disproved: the index was wrong, and is another one now."""
+        try:
+            return self._read_block(numbers)
+        except CorruptError:
+            if self._saved is None or (self.stamp is not None and self.stamp != _stamp(self._target)):
+                raise
+            found = _build(self._target, 0, None, self.compression, LIMITS).records
+            if np.array_equal(found, self.records):  # it is the record that is damaged
+                self._saved, self._counted = None, True
+                raise
+            self._replace(found)
+            raise Disproved from None
+
+    def _read_block(self, numbers: Array) -> Block:
         path = storage.describe(self._target)
         if self.stamp is not None and self.stamp != _stamp(path):
             raise CorruptError("the file has changed since it was indexed: open it again", at=0, path=path)
@@ -157,7 +208,7 @@ def _index(target: Any, compression: str, limits: Limits) -> Index:
         with _position_kept(path):
             return _build(path, start, end, compression, limits)
     whole = start == 0 and end is None
-    index = current_index(os.fspath(path)) if whole and storage.is_local(path) else None
+    index = current_index(os.fspath(path), compression) if whole and storage.is_local(path) else None
     return _build(path, start, end, compression, limits) if index is None else index
 
 
@@ -167,7 +218,7 @@ def _can_seek(target: Any) -> bool:
     return hasattr(target, "seekable") and bool(target.seekable())
 
 
-def current_index(path: str) -> Index | None:
+def current_index(path: str, asked: str = "auto") -> Index | None:
     """The saved index of a file; None if there is none, or none that is used."""
     stamp, place = _stamp(path), path + INDEX_SUFFIX
     data = beside.read(place, LIMITS.max_bytes)
@@ -184,7 +235,11 @@ def current_index(path: str) -> Index | None:
     if compression == "none" and int(lengths.sum()) + FRAME_BYTES * len(lengths) != stamp[0]:
         beside.warn(place, "is of another file: its records would not fill this one")
         return None
-    return Index(path, compression, _places(lengths), stamp)
+    with open_source(path, asked, prefetch=False) as source:
+        if compression != source.compression:
+            beside.warn(place, f"says that the compression is {compression!r}, and it is {source.compression!r}")
+            return None
+    return Index(path, compression, _places(lengths), stamp, place)
 
 
 def _build(path: Any, start: int, end: int | None, compression: str, limits: Limits) -> Index:
@@ -215,25 +270,12 @@ def _places(lengths: Array, start: int = 0) -> Array:
 
 def _walk(file: Any, source: Source, at: int, end: int) -> Array:
     """From header to header; over long payloads without reading them."""
-    parts, found, size = [np.empty((0, 2), np.int64)], np.empty((_WALK_BYTES // FRAME_BYTES, 2), np.int64), _WALK_BYTES
-    number = 0
-    while at < end:
-        data = memoryview(bytearray(min(size, end - at)))
-        storage.read_at(file, data, at)
-        count, after, status = _wire.scan(data, 0, False, found)
-        size = _WALK_BYTES if count else _HOP_BYTES
-        if not count and status == _wire.CUT_PAYLOAD:
-            (length,) = struct.unpack_from("<Q", data)
-            if length <= end - at - FRAME_BYTES:
-                parts.append(np.array([[at + HEADER_BYTES, length]]))
-                number, at = number + 1, at + FRAME_BYTES + length
-                continue
-        if status == _wire.BAD_LENGTH or (not count and status):
-            raise framing.fault(source, status, data[after:], at + after, number + count)
-        places = found[:count].copy()
-        places[:, 0] += at
-        parts.append(places)
-        number, at = number + count, at + after
+    walk = Walk(reader(file), at, end)
+    parts = [np.empty((0, 2), np.int64), *walk]
+    if walk.status:
+        rest = bytearray(min(_HEAD_BYTES, end - walk.at))
+        storage.read_at(file, memoryview(rest), walk.at)
+        raise framing.fault(source, walk.status, memoryview(rest), walk.at, walk.count)
     return np.concatenate(parts)
 
 

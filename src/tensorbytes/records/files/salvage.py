@@ -19,10 +19,11 @@ from tensorbytes import _wire, formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files.compression import Source, compressor, open_source
-from tensorbytes.records.files.framing import BLOCK_BYTES, FRAME_BYTES, HEADER_BYTES, QUESTION, Block, Stream
+from tensorbytes.records.files.framing import BLOCK_BYTES, QUESTION, Block, Stream
 from tensorbytes.records.files.search import Search
 from tensorbytes.records.files.sources import PlainSource
 from tensorbytes.records.files.window import Window
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.typing import Buffer
 
 Progress = Callable[[int, int | None], object]

@@ -23,8 +23,8 @@ import numpy as np
 
 from tensorbytes import _wire
 from tensorbytes.errors import Limits
-from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.records.files.window import Window
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 
 # Records are followed this far before they are believed to be the file's own.
 _LOOK_BYTES = 16 << 20

@@ -17,9 +17,10 @@ import numpy as np
 from tensorbytes import _wire, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.records.files.compression import open_source
-from tensorbytes.records.files.framing import FRAME_BYTES, HEADER_BYTES
-from tensorbytes.records.files.index import current_index
+from tensorbytes.records.files.index import Index, current_index
 from tensorbytes.records.files.paths import Split, expand
+from tensorbytes.tfrecord import HEADER_BYTES
+from tensorbytes.tfrecord.walk import Walk, reader
 
 _LOOK_BYTES = 1 << 20
 # Headers must go on this far behind a cut, unless they meet the next one.
@@ -59,22 +60,32 @@ def _split(path: str, size: int, count: int) -> list[Split]:
     with open(path, "rb", buffering=0) as file:
         for number in range(count - 1, 0, -1):
             wanted = size * number // count
-            if index is not None:
-                starts = index.records[:, 0] - HEADER_BYTES
-                at = int(np.searchsorted(starts, wanted))
-                found = int(starts[at]) if at < len(starts) else size
-            else:
-                found = _next_record(file, wanted, borders[-1])
+            found = None if index is None else _indexed(file, index, wanted, borders[-1])
+            if found is None:
+                index, found = None, _next_record(file, wanted, borders[-1])
             if 0 < found < borders[-1]:
                 borders.append(found)
     borders.append(0)
     return [Split(path, start, end) for end, start in reversed(list(pairwise(borders)))]
 
 
+def _indexed(file: Any, index: Index, at: int, border: int) -> int | None:
+    """Where the first record from `at` on starts, by the index; None if the headers there say otherwise."""
+    starts = index.records[:, 0] - HEADER_BYTES
+    number = int(np.searchsorted(starts, at))
+    if number == len(starts) or starts[number] >= border:
+        return border
+    found = int(starts[number])
+    if _follow(file, found, border) is None:
+        return found
+    index.refuse()
+    return None
+
+
 def _next_record(file: Any, at: int, border: int) -> int:
     """Where the first record from `at` on starts; `border`, where one does, if there is none before."""
     while at < border:
-        data = _read(file, at, border)
+        data = reader(file)(at, min(_LOOK_BYTES, border - at))
         found = _wire.resync(data, 0, len(data))
         if found + HEADER_BYTES > len(data):
             if at + len(data) >= border:
@@ -93,21 +104,13 @@ def _follow(file: Any, at: int, border: int) -> int | None:
 
     All records on the way would break off at the same place, so that the search goes on behind it.
     """
-    first, stop = True, at + _CONFIRM_BYTES
-    found = np.empty((_LOOK_BYTES // FRAME_BYTES, 2), np.int64)
-    while at < min(border, stop):
-        data = _read(file, at, border)
-        count, after, status = _wire.scan(data, 0, first, found)
-        if not count:
-            length = int.from_bytes(data[:8], "little")
-            if status != _wire.CUT_PAYLOAD or length > border - at - FRAME_BYTES:
-                return at
-            after = FRAME_BYTES + length  # a record longer than what was read
-        at, first = at + after, False
+    stop = min(border, at + _CONFIRM_BYTES)
+    for verify in (True, False):  # the payloads of the first piece are looked at, too
+        walk = Walk(reader(file), at, border, verify=verify)
+        for _ in walk:
+            if verify or walk.at >= stop:
+                break
+        at = walk.at
+        if walk.status:
+            return at
     return None
-
-
-def _read(file: Any, at: int, size: int) -> memoryview:
-    data = memoryview(bytearray(min(_LOOK_BYTES, size - at)))
-    storage.read_at(file, data, at)
-    return data

@@ -17,7 +17,7 @@ from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
 from tensorbytes.records.files.detection import checked_name
 from tensorbytes.records.files.framing import Block, Cut
-from tensorbytes.records.files.index import Index, indexes
+from tensorbytes.records.files.index import Disproved, Index, indexes
 from tensorbytes.records.files.inputs import Inputs
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import base_path, byte_range, expand
@@ -314,6 +314,15 @@ class Records(Displayed):
 
     def __getitem__(self, which: Any) -> Any:
         """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch."""
+        while True:
+            try:
+                return self._get(which)
+            except Disproved:  # an index was not what it said it was: there is another one now
+                continue
+
+    def _get(self, which: Any) -> Any:
+        if isinstance(which, int | np.integer) and which >= 0 and self._index()[0].claims(int(which)):
+            return next(iter(self._rows(self._columns_of(0, np.array([int(which)])))))
         total = len(self)
         if isinstance(which, int | np.integer):
             number = int(which) + (total if which < 0 else 0)
@@ -328,24 +337,27 @@ class Records(Displayed):
 
     def _picked(self, numbers: Array) -> Columns:
         """The columns of these records, in this order."""
-        plan = self._plan or Plan(self.schema)
         starts = np.cumsum([0, *map(len, self._index())])
         owners = np.searchsorted(starts, numbers, side="right") - 1
         found, places = [], []
         for owner in np.unique(owners).tolist():
             mine = np.flatnonzero(owners == owner)
-            index, inside = self._index()[owner], numbers[mine] - starts[owner]
-            try:
-                found.append(decode(index.read(inside), plan))
-            except TensorbytesError:
-                for number in inside.tolist():  # one by one, so that the error names the record
-                    decode(index.read(np.array([number])), plan)
-                raise
+            found.append(self._columns_of(owner, numbers[mine] - starts[owner]))
             places.append(mine)
         if not found:
-            return decode(_no_records(), plan)
+            return decode(_no_records(), self._plan or Plan(self.schema))
         parts = joined(found)
         return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
+
+    def _columns_of(self, owner: int, numbers: Array) -> Columns:
+        """The columns of records of one file."""
+        plan, index = self._plan or Plan(self.schema), self._index()[owner]
+        try:
+            return decode(index.read(numbers), plan)
+        except TensorbytesError:
+            for number in numbers.tolist():  # one by one, so that the error names the record
+                decode(index.read(np.array([number])), plan)
+            raise
 
 
 def _batch_size(size: Any) -> int:

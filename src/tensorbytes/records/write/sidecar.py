@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tensorbytes import hidden, storage
-from tensorbytes.io import beside
+from tensorbytes import storage
+from tensorbytes.io import beside, hidden, publish
 from tensorbytes.records.schema import Schema
 from tensorbytes.records.schema.json import MAX_BYTES
 from tensorbytes.records.write.sink import Files
@@ -19,6 +19,10 @@ class Sidecar:
     def __init__(self, path: str | None, durable: bool) -> None:
         self._path, self._durable = path, durable
         self._saved: object = ()  # not even none yet
+
+    @property
+    def wanted(self) -> bool:
+        return self._path is not None
 
     def save(self, schema: Schema | None, before: Schema | None, alone: bool) -> None:
         """Save the schema, merged with that of records that are there `before`.
@@ -50,7 +54,7 @@ class Sidecar:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self._path, aside)
                 if self._durable:
-                    storage.sync_folder(self._path)
+                    publish.sync_folder(self._path)
             yield
         except BaseException:
             with contextlib.suppress(OSError):

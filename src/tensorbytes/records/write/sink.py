@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.errors import UsageError
-from tensorbytes.output import Output, cut_tail
+from tensorbytes.output import Output
 from tensorbytes.records.files.compression import Compressor, compressor, detect
 from tensorbytes.records.files.detection import HEAD_BYTES, by_suffix, checked_name
 from tensorbytes.records.files.paths import base_path, shard_path
 from tensorbytes.records.schema import sidecar_path
 from tensorbytes.records.write import tail
+from tensorbytes.tfrecord.tail import cut
 from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
@@ -132,6 +134,13 @@ class Files:
         for sink in self._sinks:
             sink.output.abort()
 
+    def leave(self) -> list[str]:
+        """Close what was forgotten; the files that there are."""
+        for sink in self._sinks:
+            with contextlib.suppress(Exception):  # of the disk: what is there is kept
+                sink.finish()
+        return [place for sink in self._sinks if (place := sink.output.leave()) is not None]
+
 
 def check_arguments(target: Any, shards: int, mode: str) -> None:
     if not storage.is_path(target) and not hasattr(target, "write"):
@@ -182,14 +191,11 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
         head = file.read(HEAD_BYTES)
         if not head:
             return 0
-        if not head.strip(b"\0"):  # lost in a power cut: zeros don't tell what they were to be
-            cut_tail(file, path, tail.find(file, path, "none").at, "record", _CALLER)
-            return 0
         found = detect(head)
         if wanted is not None and found != wanted:
             raise UsageError(f"{path}: its compression is {found!r}, not {wanted!r}; leave compression= out to keep it")
         end = tail.find(file, path, found)
-        cut_tail(file, path, end.at, "record", _CALLER)
+        cut(file, path, end.at, "record", _CALLER)
         count = end.records
         return end.at
 

@@ -1,97 +1,33 @@
-"""Where to go on in a file that is appended to: behind its last whole record.
+"""Where to go on in a file of records that is appended to: behind its last whole record.
 
-What was being written when a process or the power died is cut off: a record that ends too
-early, a tail of zeros, a last record whose checksum differs. Damage anywhere else, and a cut
-that would take whole records with it, is for repair to deal with.
-
-A plain file is walked from header to header, with only the last record read in full. A
-gzip or snappy file is inflated and checked: a new member (or block) may begin where one ends.
+tfrecord/tail.py says what may be cut off. Here is what is special about compressed files: a new gzip member, or snappy
+block, may begin only where one ends, so those are inflated and checked, with places noted where both a part and a
+record end. A last part that is cut goes, unless there are whole records in it.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import zlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import numpy as np
 
-from tensorbytes import _wire
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, UsageError
+from tensorbytes.records.files import framing
 from tensorbytes.records.files.decoders import snappy_length
+from tensorbytes.records.files.detection import is_record_header
+from tensorbytes.tfrecord import HEADER_BYTES, tail
+from tensorbytes.tfrecord.tail import ADVICE, End
 
 _READ_BYTES = 1 << 20
-_FRAME_BYTES = 16  # length, its checksum, the checksum of the data
-_ADVICE = "repair it first"
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+# A member that starts with a record shows its header within so many bytes.
+_LOOK_BYTES = 1 << 12
 # An element of 3 bytes can stand for 64.
 _SNAPPY_MOST_OUTPUT = 22
-
-
-class End(NamedTuple):
-    """Where the last whole record of a file ends, and how many there are."""
-
-    at: int
-    records: int
-
-
-class Chain:
-    """The records of a stream, from header to header, however the stream comes in pieces.
-
-    `verify` checks the data too, which takes memory for a record that spans pieces.
-    """
-
-    def __init__(self, verify: bool) -> None:
-        self.count = self.end = self.seen = 0  # whole records, where the last ends, bytes seen
-        self.last = (0, 0)  # payload offset and length of the last whole record
-        self.missing = 0  # bytes until the record at `end` is whole, where its header is known
-        self._verify = verify
-        self._carry: list[bytes] = []
-        self._found = np.empty((4096, 2), np.int64)
-
-    def feed(self, piece: bytes) -> str:
-        """Take the next bytes of the stream; gives what is wrong with the record at `end`, "" if nothing is."""
-        self.seen += len(piece)
-        if len(piece) < self.missing:
-            self.missing -= len(piece)
-            if self._verify:
-                self._carry.append(piece)
-            return ""
-        if self.missing and not self._verify:
-            self._finish(self.seen - len(piece) + self.missing)
-            piece = piece[self.missing :]
-        data = b"".join([*self._carry, piece]) if self._carry else piece
-        self.missing, self._carry = 0, []
-        base, at, status = self.seen - len(data), 0, _wire.OK
-        while at < len(data) and status == _wire.OK:
-            found, at, status = _wire.scan(data, at, self._verify, self._found)
-            if found:
-                payload, length = self._found[found - 1].tolist()
-                self.count += found
-                self.last, self.end = (base + payload, length), base + at
-        if status == _wire.CUT_PAYLOAD:
-            self.missing = struct.unpack_from("<Q", data, at)[0] + _FRAME_BYTES - (len(data) - at)
-        if status == _wire.CUT_HEADER or (self.missing and self._verify):
-            self._carry = [data[at:]]
-        return {_wire.BAD_LENGTH: "length", _wire.BAD_DATA: "data"}.get(status, "")
-
-    def skip(self, size: int) -> None:
-        """The same for bytes inside a payload that nobody needs to look at."""
-        self.seen += size
-        self.missing -= size
-        if not self.missing:
-            self._finish(self.seen)
-
-    def _finish(self, end: int) -> None:
-        self.last = (self.end + 12, end - self.end - _FRAME_BYTES)
-        self.end = end
-        self.count += 1
-
-    @property
-    def whole(self) -> bool:
-        """Whether a record ends where the stream does so far."""
-        return self.end == self.seen
+_SNAPPY_LENGTH_BYTES = 4
 
 
 def find(file: Any, path: str, compression: str) -> End:
@@ -102,125 +38,189 @@ def find(file: Any, path: str, compression: str) -> End:
             "stream; write another file, or use gzip"
         )
     if compression == "none":
-        return _plain(file, path)
-    return _in_parts(file, path, _member if compression == "gzip" else _block)
+        return tail.find(file, path)
+    return _in_parts(_Members(file, path) if compression == "gzip" else _Blocks(file, path))
 
 
-# ---- plain files ------------------------------------------------------------
-
-
-def _plain(file: Any, path: str) -> End:
-    size = os.fstat(file.fileno()).st_size
-    chain, fault = Chain(verify=False), ""
-    while not fault and chain.seen < size:
-        file.seek(chain.seen)
-        piece = file.read(_READ_BYTES)
-        if not piece:
-            raise CorruptError("the file became shorter while it was read", at=chain.seen, path=path)
-        fault = chain.feed(piece)
-        if chain.missing:
-            chain.skip(min(chain.missing, size - chain.seen))
-    if fault and not _only_zeros(file, chain.end):
-        what = f"the checksum of a record's {fault} differs"
-        raise CorruptError(f"{what}; the file is damaged: {_ADVICE}", at=chain.end, path=path)
-    if chain.count and not _last_is_sound(file, chain):
-        return End(chain.last[0] - 12, chain.count - 1)
-    return End(chain.end, chain.count)
-
-
-def _only_zeros(file: Any, start: int) -> bool:
-    """What a file system may leave after a power cut."""
-    file.seek(start)
-    piece = file.read(16)
-    while piece:
-        if piece.strip(b"\0"):
-            return False
-        piece = file.read(_READ_BYTES)
-    return True
-
-
-def _last_is_sound(file: Any, chain: Chain) -> bool:
-    start, left = chain.last
-    file.seek(start)
-    crc = 0
-    while left:
-        piece = file.read(min(left, _READ_BYTES))
-        if not piece:
-            return False
-        crc = _wire.crc32c(piece, crc)
-        left -= len(piece)
-    return bool(file.read(4) == struct.pack("<I", _wire.mask(crc)))
-
-
-# ---- compressed files -------------------------------------------------------
-
-
-# Feeds a part of the file that starts at `at` into the chain; gives where the part ends, None if it is cut.
-Part = Callable[[Any, int, Chain], "int | None"]
-
-
-def _in_parts(file: Any, path: str, part: Part) -> End:
-    size = os.fstat(file.fileno()).st_size
-    chain, good = Chain(verify=True), End(0, 0)
-    at, cut = 0, False
-    while at < size and not cut and not _only_zeros(file, at):
-        try:
-            end = part(file, at, chain)
-        except (_Broken, zlib.error) as error:
-            raise CorruptError(f"{error}; the file is damaged: {_ADVICE}", at=at, path=path) from None
-        cut, at = end is None, at if end is None else end
-        if not cut and chain.whole:
-            good = End(at, chain.count)
-    if not cut and not chain.whole:
-        raise CorruptError(f"a record ends too early inside the compressed data: {_ADVICE}", at=at, path=path)
-    if chain.count > good.records:
+def _in_parts(parts: _Parts) -> End:
+    good, seen, waiting, fault = End(0, 0), 0, 0, None
+    try:
+        for block in framing.blocks(parts, limits=LIMITS):
+            ends = block.base + block.records[:, 0] + block.records[:, 1] + 4
+            while waiting < len(parts.ends) and parts.ends[waiting][0] <= ends[-1]:
+                plain, at = parts.ends[waiting]
+                before = int(np.searchsorted(ends, plain))
+                if ends[before] == plain:
+                    good = End(at, seen + before + 1)
+                waiting += 1
+            seen += len(ends)
+    except CorruptError as error:
+        fault = error
+    if not seen and parts.ends and parts.ends[-1][0] == 0:
+        good = End(parts.ends[-1][1], 0)  # parts that hold nothing
+    size = os.fstat(parts.file.fileno()).st_size
+    if parts.broken is not None:
+        raise CorruptError(f"{parts.broken}; {ADVICE}", at=parts.at, path=parts.path)
+    if fault is not None and not (parts.cut and fault.what.startswith("the file ends inside")):
+        raise CorruptError(f"{fault.what.removesuffix(framing.ADVICE)}; {ADVICE}", at=parts.at, path=parts.path)
+    if seen > good.records:
         raise CorruptError(
-            f"the compressed data ends too early, and {chain.count - good.records} whole records in its last part "
-            f"would be lost by cutting it off: {_ADVICE}",
+            f"the compressed data ends too early, and {seen - good.records} whole records in its last part "
+            "would be lost by cutting it off: repair it first",
             at=good.at,
-            path=path,
+            path=parts.path,
+        )
+    if not seen and not parts.ends and not parts.cut:
+        what = "nothing but zeros, which don't tell whose they are: remove it, or repair it first"
+        raise CorruptError(what, at=0, path=parts.path)
+    if good.at < size and (other := parts.another(good.at + 1)) is not None:
+        raise CorruptError(
+            f"a part of the compressed data is cut, and another follows it at byte {other}; {ADVICE}",
+            at=good.at,
+            path=parts.path,
         )
     return good
+
+
+class _Parts:
+    """The plain bytes of a compressed file, with the places where its parts end: see framing.Stream."""
+
+    size: int | None = None
+
+    def __init__(self, file: Any, path: str) -> None:
+        self.file, self.path = file, path
+        self.at = 0  # where the present part starts
+        self.ends: list[tuple[int, int]] = []  # of each part: in the plain bytes, in the file
+        self.cut = False  # whether the file ends inside a part
+        self.broken: str | None = None  # what is wrong with a part that is not just cut
+        self._plain, self._pieces, self._left = 0, self._inflated(), memoryview(b"")
+
+    def readinto(self, view: memoryview, /) -> int:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._plain += len(piece)
+            self._left = memoryview(piece)
+        count = min(len(view), len(self._left))
+        view[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+    def _inflated(self) -> Iterator[bytes]:
+        size = os.fstat(self.file.fileno()).st_size
+        while self.at < size and not self._only_zeros():
+            try:
+                end = yield from self._part()
+            except (_Broken, zlib.error) as error:
+                self.broken = str(error)
+                return
+            if end is None:
+                self.cut = True
+                return
+            self.at = end
+            self.ends.append((self._plain, end))
+
+    def _part(self) -> Generator[bytes, None, int | None]:
+        """The plain bytes of the part at `at`; gives where it ends, None if it is cut."""
+        raise NotImplementedError
+
+    def another(self, at: int) -> int | None:
+        """Where a part starts, from `at` on, that holds records."""
+        raise NotImplementedError
+
+    def _only_zeros(self) -> bool:
+        """What a file system may leave after a power cut."""
+        self.file.seek(self.at)
+        piece = self.file.read(16)
+        while piece:
+            if piece.strip(b"\0"):
+                return False
+            piece = self.file.read(_READ_BYTES)
+        return True
 
 
 class _Broken(Exception):
     """A part that is not cut but wrong."""
 
 
-def _member(file: Any, at: int, chain: Chain) -> int | None:
-    inflate = zlib.decompressobj(31)
-    file.seek(at)
-    while piece := file.read(_READ_BYTES):
-        at += len(piece)
-        while piece and not inflate.eof:
-            _feed(chain, inflate.decompress(piece, _READ_BYTES))
-            piece = inflate.unconsumed_tail
-        if inflate.eof:
-            return at - len(inflate.unused_data)
-    return None
+class _Members(_Parts):
+    """gzip."""
+
+    def _part(self) -> Generator[bytes, None, int | None]:
+        inflate, at = zlib.decompressobj(31), self.at
+        while True:
+            self.file.seek(at)
+            piece = self.file.read(_READ_BYTES)
+            if not piece:
+                return None
+            at += len(piece)
+            while piece and not inflate.eof:
+                yield inflate.decompress(piece, _READ_BYTES)
+                piece = inflate.unconsumed_tail
+            if inflate.eof:
+                return at - len(inflate.unused_data)
+
+    def another(self, at: int) -> int | None:
+        while True:
+            self.file.seek(at)
+            data = self.file.read(_READ_BYTES)
+            found = data.find(_GZIP_MAGIC)
+            if found < 0:
+                if len(data) < _READ_BYTES:
+                    return None
+                at += len(data) - len(_GZIP_MAGIC) + 1
+                continue
+            at += found
+            self.file.seek(at)
+            try:
+                if is_record_header(zlib.decompressobj(31).decompress(self.file.read(_LOOK_BYTES), HEADER_BYTES)):
+                    return at
+            except zlib.error:
+                pass
+            at += 1
 
 
-def _feed(chain: Chain, plain: bytes) -> None:
-    fault = chain.feed(plain)
-    if fault:
-        raise _Broken(f"the checksum of the {fault} of record {chain.count} differs")
+class _Blocks(_Parts):
+    """TensorFlow's blocks of snappy."""
 
+    def _part(self) -> Generator[bytes, None, int | None]:
+        self.file.seek(self.at)
+        header = self.file.read(_SNAPPY_LENGTH_BYTES)
+        size = int.from_bytes(header, "big")
+        end = self.at + _SNAPPY_LENGTH_BYTES + size
+        if len(header) < _SNAPPY_LENGTH_BYTES or end > os.fstat(self.file.fileno()).st_size:
+            return None
+        yield _unsnap(self.file.read(size))
+        return end
 
-def _block(file: Any, at: int, chain: Chain) -> int | None:
-    file.seek(at)
-    header = file.read(4)
-    size = int.from_bytes(header, "big")
-    if len(header) < 4 or size > os.fstat(file.fileno()).st_size - at - 4:
+    def another(self, at: int) -> int | None:
+        """They have no mark. Some that follow each other exactly to the end of the file are blocks."""
+        size = os.fstat(self.file.fileno()).st_size
+        base, data = at, b""
+        while at + _SNAPPY_LENGTH_BYTES < size:
+            if at + _SNAPPY_LENGTH_BYTES > base + len(data):
+                self.file.seek(at)
+                base, data = at, self.file.read(_READ_BYTES)
+            length = int.from_bytes(data[at - base : at - base + _SNAPPY_LENGTH_BYTES], "big")
+            if length and at + _SNAPPY_LENGTH_BYTES + length == size and self._is_block(at, length):
+                return at
+            at += 1
         return None
-    _feed(chain, _unsnap(file.read(size)))
-    return at + 4 + size
+
+    def _is_block(self, at: int, length: int) -> bool:
+        self.file.seek(at + _SNAPPY_LENGTH_BYTES)
+        try:
+            return bool(_unsnap(self.file.read(length)))
+        except _Broken:
+            return False
 
 
 def _unsnap(block: bytes) -> bytes:
     from cramjam import snappy
 
     size, start = snappy_length(block)
-    if not start or size > _SNAPPY_MOST_OUTPUT * len(block):
+    if not start or size > _SNAPPY_MOST_OUTPUT * len(block) or size > LIMITS.max_bytes:
         raise _Broken(f"an impossible snappy block: {len(block)} bytes that should hold {size}")
     try:
         return bytes(snappy.decompress_raw(block))

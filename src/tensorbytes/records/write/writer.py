@@ -15,7 +15,7 @@ from typing import Any
 
 from tensorbytes import _wire, storage
 from tensorbytes.errors import UsageError
-from tensorbytes.output import whole_or_closed
+from tensorbytes.output import Closable, whole_or_closed
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
@@ -39,7 +39,7 @@ _ENTRY_BYTES = 12
 Adders = list[tuple[str, Callable[[Any], int]]]
 
 
-class RecordWriter:
+class RecordWriter(Closable):
     """A TFRecord file being written, or several: record i goes to shard i % shards.
 
     A file that exists is replaced only when the new one is first made visible, by flush(),
@@ -76,6 +76,7 @@ class RecordWriter:
         sync: bool = True,
     ) -> None:
         sink.check_arguments(path, shards, mode)
+        self._target = path
         self._lock = threading.RLock()
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
@@ -100,6 +101,7 @@ class RecordWriter:
         except BaseException:
             self.abort()
             raise
+        self._opened()
 
     def _first_schema(self, target: Any) -> Schema | None:
         """The given schema, or that of the records that are there."""
@@ -366,6 +368,7 @@ class RecordWriter:
 
     def close(self) -> None:
         """sync(), unless the writer was made with sync=False, and close. A forked process only lets go of the files."""
+        self._closed()
         if self._files.foreign:
             self.abort()
         with self._lock:
@@ -380,12 +383,29 @@ class RecordWriter:
 
     def abort(self) -> None:
         """Close without publishing; files that were not visible yet are removed."""
+        self._closed()
         if self._files.foreign:
             self._lock = threading.RLock()  # whoever held the old one is not in this process
         with self._lock:
             self._rows = self._bytes = 0
             self._files.abort()
             self._retire()
+
+    def _leave(self) -> tuple[str, str, list[str]] | None:
+        if self._files.foreign or self._files.closed:
+            return None
+        if self._files.hidden and not self.count:
+            self._files.abort()
+            return None
+        with contextlib.suppress(Exception):  # of the disk: what is there is told of
+            self._drain()
+        hidden, count = self._files.hidden, self._count
+        places = self._files.leave()
+        if hidden and places and self._schema is not None and self._sidecar.wanted:
+            with contextlib.suppress(Exception):
+                self._schema.save_beside(sidecar_path(places[0]))
+        target = storage.describe(self._target)
+        return target, f"{count} record{'' if count == 1 else 's'}", places or [target]
 
     def _retire(self) -> None:
         """No row fits from here on."""

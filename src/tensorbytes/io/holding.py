@@ -1,0 +1,229 @@
+"""Who writes a path: one writer at a time, whether or not there is a file yet.
+
+    NAME.tensorbytes-lock.tmp      append 4711 host 2026-11-17T01:02:03Z
+
+A writer holds a lock on this file beside the one that it writes, as long as it may change what stands there: a stream
+writer and an appender from before they look at the file until they are closed, all others for the moment in which
+their file takes its place. The content says who a stream writer is; those who hold it for a moment write none. The
+lock counts, not the file: one that a dead process left is taken over, and removed with the next release. A forked
+child closes what it inherited, so it holds nobody up when its parent is gone.
+
+Where the folder can't be written to, an appender's lock on the file itself is all there is. Where the system has no
+such locks nobody is kept out; docs/safety-promise.md has the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import socket
+import stat
+import time
+import weakref
+from typing import IO
+
+from tensorbytes.errors import InUseError
+from tensorbytes.io.hidden import MARK, SUFFIX
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+# How long others are waited for who hold a path for a moment, and how long one is believed to be a stream writer
+# before that is said: a lock file may still tell of a dead one while somebody takes it over.
+_MOMENT_SECONDS = 60.0
+_SURE_SECONDS = 0.05
+_MOST_BYTES = 512
+_TRIES = 1000
+_ODD = re.compile(r"[^\x21-\x7e]")
+
+_live: weakref.WeakSet[Hold] = weakref.WeakSet()
+
+
+class Hold:
+    """The right to decide what stands at a path. A verb ("write", "append") says that it may be kept for long."""
+
+    def __init__(self, path: str, verb: str = "") -> None:
+        self.path, self._fd, self._owner = path, -1, os.getpid()
+        self._name = f"{path}{MARK}lock{SUFFIX}"
+        if fcntl is None:
+            return
+        _live.add(self)
+        self._take(verb)
+
+    def _take(self, verb: str) -> None:
+        started, pause = time.monotonic(), 0.0005
+        while not self._try():
+            waited = time.monotonic() - started
+            who = _who(self._name)
+            if (who and waited > _SURE_SECONDS) or waited > _MOMENT_SECONDS:
+                raise InUseError(f"{self.path} is being written by {who or 'another writer'}")
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        if verb and self._fd >= 0:
+            with contextlib.suppress(OSError):  # a file of another user's: the lock is what counts
+                os.truncate(self._fd, 0)
+                os.pwrite(self._fd, _words(verb), 0)
+
+    def _try(self) -> bool:
+        """Take the lock, if nobody has it; true without one where there can be none."""
+        for _ in range(_TRIES):
+            try:
+                fd = _opened(self._name)
+            except OSError:  # no such folder, or not ours to write to: whoever writes there says so
+                return True
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _stands(fd, self._name):
+                    self._fd = fd
+                    return True
+            except BlockingIOError:
+                os.close(fd)
+                return False
+            except OSError:  # no locks here
+                with contextlib.suppress(OSError):
+                    os.unlink(self._name)
+                os.close(fd)
+                return True
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)  # its holder removed it when it was done
+        return False
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is this process that holds the path, by a lock."""
+        return self._fd >= 0 and self._owner == os.getpid()
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        try:
+            if self._owner == os.getpid() and _stands(fd, self._name):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._name)
+        finally:
+            os.close(fd)
+
+    def _drop(self) -> None:
+        """Close what a fork inherited; the parent keeps its own."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.release()
+
+
+def check_free(path: str) -> None:
+    """Raise InUseError if a stream writer has a path, before much is written that could not take its place."""
+    if os.path.lexists(f"{path}{MARK}lock{SUFFIX}"):
+        Hold(path).release()
+
+
+def _opened(name: str) -> int:
+    """A lock file, which is made if there is none. What else stands under the name is removed."""
+    for _ in range(_TRIES):
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
+        except PermissionError:
+            fd = os.open(name, os.O_RDONLY | _FLAGS)  # another user's: whether it is locked can be seen
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+                raise
+            os.unlink(name)  # a link
+            continue
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+        os.unlink(name)  # a pipe or a device
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+
+
+def _stands(fd: int, name: str) -> bool:
+    """Whether an open file is the one that has the name now."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(name))
+    except OSError:
+        return False
+
+
+def _words(verb: str) -> bytes:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"{verb} {os.getpid()} {_ODD.sub('?', socket.gethostname()) or '?'} {now}\n".encode()
+
+
+def _who(name: str) -> str:
+    """What a lock file says of its holder; empty if it says nothing."""
+    try:
+        fd = os.open(name, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return ""
+    try:
+        words = [_ODD.sub("?", word) for word in os.read(fd, _MOST_BYTES).decode("latin-1").split()]
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    if len(words) != 4:
+        return ""
+    verb, number, host, since = words
+    return f"process {number} on {host} ({verb}, since {since})"
+
+
+if hasattr(os, "register_at_fork"):
+
+    def _forked() -> None:
+        for hold in list(_live):
+            hold._drop()
+
+    os.register_at_fork(after_in_child=_forked)
+
+
+# ---- locks of the files themselves --------------------------------------------------
+
+
+def lock(file: IO[bytes]) -> bool:
+    """Whether no other writer has the file, where the system can tell; from now on it is ours."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no locks here
+        pass
+    return True
+
+
+def unlock(file: IO[bytes]) -> None:
+    """Let others have the file: processes that were forked off meanwhile would keep it until they end."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+
+
+def check_unlocked(path: str) -> None:
+    """Raise InUseError if a writer has a lock on the file that is there now: what it acknowledges would be lost."""
+    if fcntl is None or not os.path.isfile(path):
+        return
+    try:
+        with open(path, "rb", buffering=0) as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)  # which others who ask may have too
+    except BlockingIOError:
+        raise InUseError(f"{path} is being written by another process or writer") from None
+    except OSError:  # no locks here, or not readable for us: the system decides whether it can be replaced
+        pass
