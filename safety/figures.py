@@ -81,6 +81,14 @@ def _crashes() -> Iterator[Row]:
     yield f"power cuts of real filesystems ({names})", said, "python -m safety.crashes --power --core --every 3"
 
 
+def _machine() -> Iterator[Row]:
+    if (row := totals.read("machine").get("folder")) is None:
+        return
+    died = f"{row['faults']:,} with a kill or an error in the middle, {row['kills']:,} kills between, {row['races']:,} races"
+    said = f"{row['steps']:,} steps ({died}) in {_hours(row['seconds'])}; {row['violations']} violations"
+    yield "writers, readers, damage and lies on one folder", said, "python -m safety.machine"
+
+
 def _memory() -> Iterator[Row]:
     figures = totals.read("memory")
     leaks, failed = figures["leaks"], figures["allocations"]
@@ -117,7 +125,7 @@ def _targets() -> Iterator[str]:
 
 def page() -> str:
     rows: list[Row] = []
-    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory):
+    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _machine, _memory):
         rows += part()
     lines = ["| what was run | how much | command to repeat it |", "| --- | --- | --- |"]
     lines += [f"| {what} | {said} | `{command}` |" for what, said, command in rows]

@@ -164,6 +164,8 @@ class File:
     def resolve(self, possible: list[list[int] | None]) -> None:
         """Somebody died, or failed, in the middle: find out what is there, which must be one of these."""
         data = self.data()
+        if self.exact is not None and data == self.exact and self.records in possible:
+            return
         if data is None:
             demand(None in possible, f"{self.name} is gone; it might hold one of {possible}")
             self.become(None)
@@ -204,7 +206,7 @@ class File:
             self.become(self.records)
         else:
             self.exact = data
-            self.parts.append(Part(kept, len(data), numbers))
+            self.parts += [Part(kept, len(data), numbers)] if numbers else []
 
 
 def _in_order(some: list[int], all_of: list[int]) -> bool:

@@ -158,7 +158,7 @@ def test_151_each_shard_is_taken(home):
         for number in range(6):
             writer.write(record(number))
     assert sorted(names(home)) == [f"x.tfrecord-{number:05d}-of-00003" for number in range(3)]
-    assert PLAIN.read(home / "x.tfrecord-*") == list(range(6))
+    assert sorted(PLAIN.read(home / "x.tfrecord-*")) == list(range(6))
 
 
 def test_151_a_shard_that_is_taken_stops_all_of_them(home):
@@ -545,9 +545,9 @@ def test_153_a_lock_that_can_t_be_looked_at_is_not_free(number, act, home, monke
             raise OSError(number, os.strerror(number), name)
         return real(name, flags, *rest, **options)
 
+    STREAM.write(path, [0])
     with tb.open(path, "w") as writer:
         writer.write(record(1))
-        writer.flush()
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", failing)
             with pytest.raises((OSError, tb.TensorbytesError)):
