@@ -84,7 +84,7 @@ def _crashes() -> Iterator[Row]:
 def _machine() -> Iterator[Row]:
     if (row := totals.read("machine").get("folder")) is None:
         return
-    died = f"{row['faults']:,} with a kill or an error in the middle, {row['kills']:,} kills between, {row['races']:,} races"
+    died = f"{row['faults']:,} killed or failed midway, {row['kills']:,} killed between steps, {row['races']:,} races"
     said = f"{row['steps']:,} steps ({died}) in {_hours(row['seconds'])}; {row['violations']} violations"
     yield "writers, readers, damage and lies on one folder", said, "python -m safety.machine"
 
