@@ -10,6 +10,8 @@ SECONDS ?= 600
 STEPS ?= 100000
 # DRY=--dry leaves the figures of docs/safety-figures.md alone.
 DRY ?=
+# The part of the pairs that `make fuzz` compares, as K/N; none: all of them. Each takes some seconds to start.
+PART ?=
 PAIRS := 20
 
 # DEEP='-m ""' measures the coverage of all tests.
@@ -97,7 +99,7 @@ transcripts: $(VENV)/dev
 fuzz: $(VENV)/fuzz
 	$(BIN)/python -m safety.fuzz.kernel $(DRY) --seconds $$(($(SECONDS) / 4))
 	$(BIN)/python -m safety.fuzz.parsers $(DRY) --seconds $$(($(SECONDS) / 2))
-	$(BIN)/python -m safety.fuzz.differential $(DRY) --seconds $$(($(SECONDS) / 4 / $(PAIRS)))
+	$(BIN)/python -m safety.fuzz.differential $(DRY) $(PART:%=--part %) --seconds $$(($(SECONDS) / 4 / $(PAIRS)))
 	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 crashes: $(VENV)/dev

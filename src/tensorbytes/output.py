@@ -283,7 +283,12 @@ class Closable:
         if not self._open:
             return
         self._open = False
-        left = self._leave()
+        try:
+            left = self._leave()
+        except OSError as error:
+            what = f"a writer was never closed, and can't keep what it has: {error}"
+            warnings.warn(what, UnclosedWriterWarning, stacklevel=3)
+            return
         if left is not None:
             path, what, places = left
             where = places[0] if len(places) == 1 else f"{len(places)} files, the first of them {places[0]}"

@@ -158,7 +158,7 @@ def test_151_each_shard_is_taken(home):
         for number in range(6):
             writer.write(record(number))
     assert sorted(names(home)) == [f"x.tfrecord-{number:05d}-of-00003" for number in range(3)]
-    assert sorted(PLAIN.read(home / "x.tfrecord-*")) == list(range(6))
+    assert sorted(PLAIN.read(f"{home}/x.tfrecord@3")) == list(range(6))
 
 
 def test_151_a_shard_that_is_taken_stops_all_of_them(home):

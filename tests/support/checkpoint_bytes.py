@@ -24,12 +24,12 @@ def entry(dtype, shape, data=b"", *, shard=0, offset=0, size=None, crc=None, ext
 
 def block(items, restarts=(0,), count=None):
     """A block of (shared, further key, value), or of (key, value) that share nothing."""
-    out = b""
+    out = []
     for item in items:
         shared, key, value = item if len(item) == 3 else (0, *item)
-        out += varint(shared) + varint(len(key)) + varint(len(value)) + key + value
-    out += b"".join(struct.pack("<I", n) for n in restarts)
-    return out + struct.pack("<I", len(restarts) if count is None else count)
+        out += [varint(shared), varint(len(key)), varint(len(value)), key, value]
+    out += [struct.pack("<I", n) for n in (*restarts, len(restarts) if count is None else count)]
+    return b"".join(out)
 
 
 def trailed(body, kind=0, crc=None):

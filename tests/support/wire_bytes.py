@@ -84,11 +84,11 @@ def masked_crc(raw):
 
 def framed(*payloads):
     """TFRecords with checksums that are right, whatever they hold."""
-    out = b""
+    out = []
     for payload in payloads:
         length = struct.pack("<Q", len(payload))
-        out += length + masked_crc(length) + payload + masked_crc(payload)
-    return out
+        out += [length, masked_crc(length), payload, masked_crc(payload)]
+    return b"".join(out)
 
 
 def records(data):

@@ -1,4 +1,4 @@
-"""python -m safety.fuzz.differential [--seconds N] [--only PAIR] [--seed S] [--table]
+"""python -m safety.fuzz.differential [--seconds N] [--only PAIR] [--part K/N] [--seed S] [--table]
 
 Compares readers for N seconds each. Exit status 1: a difference that is not in divergences.py, whose inputs are then
 below safety/fuzz/findings. Counts are added to safety/results/differential.json, unless --dry.
@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="for each pair")
     parser.add_argument("--cases", type=int, default=1 << 62, help="at most so many for each pair")
     parser.add_argument("--only", action="append", choices=PAIRS, help="this pair; may be given several times")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="the Kth of N parts of the pairs")
     parser.add_argument("--seed", type=int, default=None, help="start a series of its own; else go on where we were")
     parser.add_argument("--dry", action="store_true", help="leave the figures alone")
     parser.add_argument("--table", action="store_true", help="print the list of divergences as Markdown")
@@ -31,7 +32,8 @@ def main() -> int:
     if options.write is not None:
         options.write.write_text(put_table(options.write.read_text()))
         return 0
-    tallies = [_one(name, options) for name in options.only or PAIRS]
+    number, parts = map(int, options.part.split("/"))
+    tallies = [_one(name, options) for name in options.only or list(PAIRS)[number - 1 :: parts]]
     _print(tallies)
     return 1 if any(tally.findings for tally in tallies) else 0
 

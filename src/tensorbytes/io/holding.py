@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import socket
@@ -48,12 +49,13 @@ class Hold:
     """The right to decide what stands at a path. A verb ("write", "append") says that it may be kept for long."""
 
     def __init__(self, path: str, verb: str = "") -> None:
-        self.path, self._fd, self._owner = path, -1, os.getpid()
+        self.path, self._owner = path, os.getpid()
         self._name = f"{path}{MARK}lock{SUFFIX}"
-        if fcntl is None:
-            return
-        _live.add(self)
-        self._take(verb)
+        # A file object: it is closed in one step when it is dropped, wherever Ctrl-C comes.
+        self._file: io.FileIO | None = None
+        if fcntl is not None:
+            _live.add(self)
+            self._take(verb)
 
     def _take(self, verb: str) -> None:
         started, pause = time.monotonic(), 0.0005
@@ -64,58 +66,52 @@ class Hold:
                 raise InUseError(f"{self.path} is being written by {who or 'another writer'}")
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
-        if verb and self._fd >= 0:
-            with contextlib.suppress(OSError):  # a file of another user's: the lock is what counts
-                os.truncate(self._fd, 0)
-                os.pwrite(self._fd, _words(verb), 0)
+        if verb and self._file is not None and self._file.writable():
+            os.truncate(self._file.fileno(), 0)
+            os.pwrite(self._file.fileno(), _words(verb), 0)
 
     def _try(self) -> bool:
         """Take the lock, if nobody has it; true without one where there can be none."""
         for _ in range(_TRIES):
             try:
-                fd = _opened(self._name)
+                file = _opened(self._name)
             except OSError:  # no such folder, or not ours to write to: whoever writes there says so
                 return True
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _stands(fd, self._name):
-                    self._fd = fd
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _stands(file, self._name):
+                    self._file = file
                     return True
             except BlockingIOError:
-                os.close(fd)
                 return False
             except OSError:  # no locks here
                 with contextlib.suppress(OSError):
                     os.unlink(self._name)
-                os.close(fd)
                 return True
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)  # its holder removed it when it was done
+            finally:
+                if self._file is not file:
+                    file.close()
         return False
 
     @property
     def kept(self) -> bool:
         """Whether it is this process that holds the path, by a lock."""
-        return self._fd >= 0 and self._owner == os.getpid()
+        return self._file is not None and not self._file.closed and self._owner == os.getpid()
 
     def release(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd < 0:
+        if self._file is None or self._file.closed:
             return
         try:
-            if self._owner == os.getpid() and _stands(fd, self._name):
+            if self._owner == os.getpid() and _stands(self._file, self._name):
                 with contextlib.suppress(OSError):
                     os.unlink(self._name)
         finally:
-            os.close(fd)
+            self._file.close()
 
     def _drop(self) -> None:
         """Close what a fork inherited; the parent keeps its own."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Hold:
         return self
@@ -124,8 +120,7 @@ class Hold:
         self.release()
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            self.release()
+        self.release()
 
 
 def check_free(path: str) -> None:
@@ -134,29 +129,29 @@ def check_free(path: str) -> None:
         Hold(path).release()
 
 
-def _opened(name: str) -> int:
+def _opened(name: str) -> io.FileIO:
     """A lock file, which is made if there is none. What else stands under the name is removed."""
     for _ in range(_TRIES):
         try:
-            fd = os.open(name, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
-        except PermissionError:
-            fd = os.open(name, os.O_RDONLY | _FLAGS)  # another user's: whether it is locked can be seen
+            file = io.FileIO(name, "r+", opener=lambda path, flags: os.open(path, flags | os.O_CREAT | _FLAGS, 0o666))
+        except PermissionError:  # another user's: whether it is locked can be seen
+            file = io.FileIO(name, "r", opener=lambda path, flags: os.open(path, flags | _FLAGS))
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
                 raise
             os.unlink(name)  # a link
             continue
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            return fd
-        os.close(fd)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
         os.unlink(name)  # a pipe or a device
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
 
 
-def _stands(fd: int, name: str) -> bool:
+def _stands(file: io.FileIO, name: str) -> bool:
     """Whether an open file is the one that has the name now."""
     try:
-        return os.path.samestat(os.fstat(fd), os.lstat(name))
+        return os.path.samestat(os.fstat(file.fileno()), os.lstat(name))
     except OSError:
         return False
 

@@ -54,6 +54,8 @@ def find(file: Any, path: str, objects: Objects | None = None) -> End:
             raise CorruptError(f"the checksum of the last record's data differs; {ADVICE}", at=last[0], path=path)
         end = End(last[0] - HEADER_BYTES, walk.count - 1)
         _check_nothing_sound(file, path, last[0], size, "the last record was not written to its end")
+    if end.at < size:
+        _check_all(file, path, end.at)
     if objects is None:
         return end
     try:
@@ -76,6 +78,17 @@ def _check_torn(file: Any, path: str, walk: Walk, size: int) -> None:
         raise CorruptError(f"not a file of records, or its first header is damaged; {ADVICE}", at=0, path=path)
     if walk.status == BAD_LENGTH and written >= HEADER_BYTES:  # else it is cut, or the rest of it was never written
         raise CorruptError(f"the checksum of a record's length differs; {ADVICE}", at=walk.at, path=path)
+
+
+def _check_all(file: Any, path: str, end: int) -> None:
+    """Raise if any record is damaged: nothing is cut off a file that has more wrong with it than its end."""
+    walk = Walk(reader(file), 0, end, verify=1)
+    for places in walk:
+        start, length = places[-1].tolist()
+        if length > _READ_BYTES - FRAME_BYTES and not _is_sound(file, start, length):
+            raise CorruptError(f"the checksum of a record's data differs; {ADVICE}", at=start - HEADER_BYTES, path=path)
+    if walk.status:
+        raise CorruptError(f"the checksum of a record's data differs; {ADVICE}", at=walk.at, path=path)
 
 
 def _check_nothing_sound(file: Any, path: str, at: int, size: int, what: str) -> None:

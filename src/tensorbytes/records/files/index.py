@@ -23,6 +23,7 @@ import numpy as np
 from tensorbytes import _wire, formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
 from tensorbytes.io import beside
+from tensorbytes.io.holding import check_free
 from tensorbytes.records.files import framing
 from tensorbytes.records.files.compression import NAMES, SeekableInflate, Source, open_source
 from tensorbytes.records.files.framing import Block
@@ -195,6 +196,7 @@ def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
         if not storage.is_local(target):
             raise UsageError(f"{storage.describe(target)}: an index is saved beside a local file only")
         path = os.fspath(target)
+        check_free(path)  # it would be of the past as soon as it is there
         _save(path, _build(path, 0, None, compression, LIMITS))
         saved.append(path + INDEX_SUFFIX)
     return saved

@@ -17,6 +17,8 @@ import numpy as np
 
 from tensorbytes import _wire, formats, storage
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
+from tensorbytes.io import holding, publish
+from tensorbytes.io.holding import Hold
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files.compression import Source, compressor, open_source
 from tensorbytes.records.files.framing import BLOCK_BYTES, QUESTION, Block, Stream
@@ -274,10 +276,17 @@ def repair(
                 )
             yield packer.finish()
 
-    with contextlib.closing(pieces()) as made:
+    # Who replaces what he reads has the path all the time: what is appended meanwhile would be lost.
+    with _held(dst) if same else contextlib.nullcontext() as hold, contextlib.closing(pieces()) as made:
         first = next(made)  # what has no records raises before anything is opened for writing
-        storage.write(dst, chain([first], made))
+        storage.write(dst, chain([first], made), hold=hold)
     return account.report(storage.describe(src))
+
+
+def _held(path: Any) -> Hold:
+    hold = Hold(publish.followed(os.fspath(path)), "repair")
+    holding.check_unlocked(hold.path)
+    return hold
 
 
 def _same_file(one: Any, other: Any) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 from tensorbytes import storage
 from tensorbytes.errors import UsageError
 from tensorbytes.output import Output
-from tensorbytes.records.files.compression import Compressor, compressor, detect
+from tensorbytes.records.files.compression import Compressor, compressor, detect, open_source
 from tensorbytes.records.files.detection import HEAD_BYTES, by_suffix, checked_name
+from tensorbytes.records.files.framing import blocks
 from tensorbytes.records.files.paths import base_path, shard_path
 from tensorbytes.records.schema import sidecar_path
 from tensorbytes.records.write import tail
@@ -195,6 +196,8 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
         if wanted is not None and found != wanted:
             raise UsageError(f"{path}: its compression is {found!r}, not {wanted!r}; leave compression= out to keep it")
         end = tail.find(file, path, found)
+        if end.records and end.at < os.fstat(file.fileno()).st_size:
+            _check_examples(path, found)
         cut(file, path, end.at, "record", _CALLER)
         count = end.records
         return end.at
@@ -205,6 +208,14 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
     except BaseException:
         output.abort()
         raise
+
+
+def _check_examples(path: str, compression: str) -> None:
+    """Cut nothing off a stream of objects, whose records belong together."""
+    from tensorbytes.records.read.infer import check_examples
+
+    with open_source(path, compression, prefetch=False) as source:
+        check_examples(next(blocks(source)))
 
 
 def _packer(compression: str, level: int | None) -> Compressor | None:
