@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import zlib
@@ -95,7 +96,8 @@ class File:
         if os.path.islink(beside) or not os.path.isfile(beside):
             return False
         with open(beside) as file:
-            return file.read() in LYING_SCHEMAS
+            features = json.load(file)["features"]  # a lie may have been copied, in other words, by merge or split
+        return [*features] != ["x"] or (features["x"]["dtype"], features["x"]["shape"]) != ("int64", [3])
 
     def data(self) -> bytes | None:
         try:
