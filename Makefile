@@ -105,6 +105,7 @@ fuzz: $(VENV)/fuzz
 crashes: $(VENV)/dev
 	$(BIN)/python -m safety.crashes
 	$(BIN)/python -m safety.crashes --power
+	$(BIN)/python -m safety.crashes.pairs $(DRY)
 	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 machine: $(VENV)/dev

@@ -75,6 +75,9 @@ def _crashes() -> Iterator[Row]:
         row = figures[kind]
         said = f"{row['points']:,} points of {row['scenarios']} ways to write; {row['violations']} violations"
         yield what, said, command
+    if (row := figures.get("pairs")) is not None:
+        said = f"{row['points']:,} points of {row['pairs']} pairs; {row['violations']} violations"
+        yield "two processes, one killed at every call beside the other", said, "python -m safety.crashes.pairs"
     cut = [figures[name] for name in _FILESYSTEMS if name in figures]
     names = ", ".join(name for name in _FILESYSTEMS if name in figures)
     said = f"{sum(row['points'] for row in cut):,} cuts; {sum(row['violations'] for row in cut)} violations"

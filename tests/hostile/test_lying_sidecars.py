@@ -45,7 +45,7 @@ def plain(value):
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
     if isinstance(value, tb.Ragged):
-        return [plain(np.asarray(value.values)), [plain(np.asarray(one)) for one in value.splits]]
+        return [value.values.numpy().tolist(), [np.asarray(one).tolist() for one in value.splits]]
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -117,7 +117,7 @@ VIEWS = {
     "batches": lambda path: [columns(batch) for batch in tb.open_records(path).batches(5)],
     "arrow": lambda path: tb.open_records(path).to_arrow().read_all().to_pydict(),
     "payloads": lambda path: [bytes(one) for one in tb.open_records(path).payloads()],
-    "inspect": lambda path: (lambda found: [found.format, found.records])(tb.inspect(path, scan="all")),
+    "inspect": lambda path: (lambda found: [found.format, found.objects, found.size])(tb.inspect(path, scan="all")),
     "verify": lambda path: (lambda found: [found.ok, found.records])(tb.verify(path)),
     "split": parts_of,
     "merge": merged,
@@ -320,7 +320,7 @@ def test_156_one_reader_goes_on_after_its_index_was_disproved(path):
 
 @pytest.fixture
 def little_memory():
-    """No more than a gigabyte on top of what the process has: a lie that is believed must not take the machine along."""
+    """No more than a gigabyte on top of what the process has: a lie that is believed stops here."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
