@@ -44,6 +44,7 @@ class Writer(Closable):
         self._objects = 0  # how many there are
         self._output = Output(target, self._resume if append else None)
         self._target, self._at = target, self._output.size
+        self._before = self._objects  # how many there were
         self._opened()
 
     def _resume(self, file: Any, path: str) -> int:
@@ -132,7 +133,7 @@ class Writer(Closable):
     def _leave(self) -> tuple[str, str, list[str]] | None:
         if self._output.foreign or self._output.closed:
             return None
-        if self._output.hidden and not self._objects:
+        if self._objects == self._before:
             self._output.abort()
             return None
         with contextlib.suppress(Exception):  # of the disk: what is there is told of

@@ -19,7 +19,6 @@ import errno
 import io
 import os
 import re
-import socket
 import stat
 import time
 import weakref
@@ -158,7 +157,8 @@ def _stands(file: io.FileIO, name: str) -> bool:
 
 def _words(verb: str) -> bytes:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return f"{verb} {os.getpid()} {_ODD.sub('?', socket.gethostname()) or '?'} {now}\n".encode()
+    host = _ODD.sub("?", os.uname().nodename) or "?"
+    return f"{verb} {os.getpid()} {host} {now}\n".encode()
 
 
 def _who(name: str) -> str:

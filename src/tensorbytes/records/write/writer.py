@@ -394,7 +394,7 @@ class RecordWriter(Closable):
     def _leave(self) -> tuple[str, str, list[str]] | None:
         if self._files.foreign or self._files.closed:
             return None
-        if self._files.hidden and not self.count:
+        if self.count == self._files.count:
             self._files.abort()
             return None
         with contextlib.suppress(Exception):  # of the disk: what is there is told of
