@@ -198,7 +198,7 @@ class File:
         assert self.exact is not None
         demand(data[:kept] == self.exact[:kept], f"{self.name}: what was there before an append was changed")
         for part in self.parts:
-            if not self.hit & set(part.numbers):
+            if part.numbers and not self.hit & set(part.numbers):  # a gzip member may hold none
                 demand(part.end <= kept, f"{self.name}: {part} is sound, and was cut off")
         self.parts = [part for part in self.parts if part.end <= kept]
         self.records = [number for part in self.parts for number in part.numbers] + numbers
