@@ -6,6 +6,8 @@ SOURCES := $(wildcard src/tensorbytes/_wire/*.c src/tensorbytes/_wire/*.h) setup
 
 # How long `make fuzz` runs, in seconds: half of it for the parsers, a quarter each for the kernel and the comparison.
 SECONDS ?= 600
+# How many steps `make machine` runs.
+STEPS ?= 100000
 # DRY=--dry leaves the figures of docs/safety-figures.md alone.
 DRY ?=
 # The part of the pairs that `make fuzz` compares, as K/N; none: all of them. Each takes some seconds to start.
@@ -19,7 +21,7 @@ SLICE ?=
 # Two processes, which take work from each other when they run out of their own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes sweep sanitize leaks growth amplification audit clean help
+.PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes machine sweep sanitize leaks growth amplification audit clean help
 
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
@@ -29,6 +31,7 @@ help:
 	@echo "make check      lint and types"
 	@echo "make fuzz       SECONDS=$(SECONDS) of fuzzing: the kernel, every parser, our verdicts beside other libraries'"
 	@echo "make crashes    kill writers, fail their system calls and cut the power, at every call"
+	@echo "make machine    STEPS=$(STEPS) of writers, readers, damage and kills on one folder"
 	@echo "make sweep      every truncation and every flipped bit of the larger golden files"
 	@echo "make sanitize   the tests with the kernel built under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make leaks      a million round trips, and allocations that fail"
@@ -104,6 +107,11 @@ fuzz: $(VENV)/fuzz
 crashes: $(VENV)/dev
 	$(BIN)/python -m safety.crashes
 	$(BIN)/python -m safety.crashes --power
+	$(BIN)/python -m safety.crashes.pairs $(DRY)
+	$(BIN)/python -m safety.figures docs/safety-figures.md
+
+machine: $(VENV)/dev
+	$(BIN)/python -m safety.machine $(DRY) --steps $(STEPS)
 	$(BIN)/python -m safety.figures docs/safety-figures.md
 
 sweep: $(VENV)/dev

@@ -24,8 +24,8 @@ _DIFFERENCES = "[listed](safety.md#where-others-decide-otherwise)"
 _TIERS = ("coverage_guided", "mutation")
 _FILESYSTEMS = ("ext4", "ext4 writeback", "xfs", "btrfs")
 
-_GROWTH_HEAD = """The structure that took most for its bytes, of those that `safety/amplification` makes: the input, the growth of
-the process at its peak, and how many times the input that is. The promise is `max_bytes` + 16 times the input + 64 MiB;
+_GROWTH_HEAD = """The structure that took most for its bytes, of those that `safety/amplification` makes: the input, the
+growth of the process at its peak, and how many times the input that is. The promise is `max_bytes` + 16 times the input + 64 MiB;
 `max_bytes` is 1 GiB by default, so that a small input that claims much may take it.
 """
 # What Python, NumPy and the readers' own buffers may take, whatever the input.
@@ -85,10 +85,21 @@ def _crashes() -> Iterator[Row]:
         row = figures[kind]
         said = f"{row['points']:,} points of {row['scenarios']} ways to write; {row['violations']} violations"
         yield what, said, command
+    if (row := figures.get("pairs")) is not None:
+        said = f"{row['points']:,} points of {row['pairs']} pairs; {row['violations']} violations"
+        yield "two processes, one killed at every call beside the other", said, "python -m safety.crashes.pairs"
     cut = [figures[name] for name in _FILESYSTEMS if name in figures]
     names = ", ".join(name for name in _FILESYSTEMS if name in figures)
     said = f"{sum(row['points'] for row in cut):,} cuts; {sum(row['violations'] for row in cut)} violations"
     yield f"power cuts of real filesystems ({names})", said, "python -m safety.crashes --power --core --every 3"
+
+
+def _machine() -> Iterator[Row]:
+    if (row := totals.read("machine").get("folder")) is None:
+        return
+    died = f"{row['faults']:,} killed or failed midway, {row['kills']:,} killed between steps, {row['races']:,} races"
+    said = f"{row['steps']:,} steps ({died}) in {_hours(row['seconds'])}; {row['violations']} violations"
+    yield "writers, readers, damage and lies on one folder", said, "python -m safety.machine"
 
 
 def _memory() -> Iterator[Row]:
@@ -195,7 +206,7 @@ def _share(item: tuple[str, dict[str, Any]]) -> float:
 
 def page() -> str:
     rows: list[Row] = []
-    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _memory, _growth, _amplification):
+    for part in (_sweeps, _kernel, _parsers, _differential, _crashes, _machine, _memory, _growth, _amplification):
         rows += part()
     lines = ["| what was run | how much | command to repeat it |", "| --- | --- | --- |"]
     lines += [f"| {what} | {said} | `{command}` |" for what, said, command in rows]

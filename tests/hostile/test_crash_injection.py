@@ -48,6 +48,18 @@ def test_power_cuts_of_a_modelled_disk(every):
     assert points > 1000 // every
 
 
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("every", deep_but([25], [25, 3]))
+def test_159_two_processes_of_which_one_is_killed(every):
+    """Appender beside appender, saver and reader: nothing lost, nothing mixed, and the dead hold nobody up."""
+    if faults.compiler() is None:
+        pytest.skip("no C compiler")
+    command = [sys.executable, "-m", "safety.crashes.pairs", "--dry", "--every", str(every)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert int(ran.stdout.split()[0]) > 300 // every
+
+
 @pytest.mark.parametrize(
     ("name", "what", "words"),
     [

@@ -5,6 +5,7 @@ there are refused before they replace anything; whoever is dead holds nobody up.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -530,3 +531,26 @@ def test_153_a_forked_child_can_t_use_its_parents_lock(home):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     writer.close()
     assert STREAM.read(path) == [1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO, errno.ENOMEM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("act", [lambda path: tb.open(path, "a"), lambda path: tb.save(value(), path)])
+def test_153_a_lock_that_can_t_be_looked_at_is_not_free(number, act, home, monkeypatch):
+    """Only where nobody may write, or there is no folder, can there be no lock."""
+    path = home / "x.tb"
+    real = os.open
+
+    def failing(name, flags, *rest, **options):
+        if not isinstance(name, int) and os.fspath(name).endswith(LOCK):
+            raise OSError(number, os.strerror(number), name)
+        return real(name, flags, *rest, **options)
+
+    STREAM.write(path, [0])
+    with tb.open(path, "w") as writer:
+        writer.write(record(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", failing)
+            with pytest.raises((OSError, tb.TensorbytesError)):
+                act(path)
+        writer.write(record(2))
+    assert STREAM.read(path) == [1, 2]

@@ -107,30 +107,32 @@ def attempt(kind: Kind, path: Path) -> Attempt:
     """Append one record. Whatever happens, each byte that was there is still there."""
     before = path.read_bytes()
     names = {entry.name for entry in path.parent.iterdir()}
-    refused = ""
+    refused, opened = "", False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             with kind.open(path, "a") as writer:
+                opened = True
                 writer.write(record(_MARKER))
         except tb.TensorbytesError as error:
             refused = f"{type(error).__name__}: {error}"
-    if refused:
-        assert path.read_bytes() == before, f"{refused}; and yet it was changed"
-        assert {entry.name for entry in path.parent.iterdir()} == names, f"{refused}; and yet a file was left"
-        return Attempt(refused, len(before))
     made = sorted(entry.name for entry in path.parent.iterdir() if entry.name not in names)
+    after = path.read_bytes()
+    if not opened:
+        assert after == before, f"{refused}; and yet it was changed"
+        assert made == [], f"{refused}; and yet a file was left"
+        return Attempt(refused, len(before))
+    # Damage may also be found when the first record is written, to learn what others look like.
     assert made in ([], [f"{path.name}{CUT}1"]), f"made {made}"
     cut = (path.parent / made[0]).read_bytes() if made else b""
     told = [str(warning.message) for warning in caught if warning.category is tb.TornTailWarning]
     assert len(told) == len(made), f"made {made}, and said {told}"
     assert not made or made[0] in told[0], f"made {made}, and said {told}"
     kept = len(before) - len(cut)
-    after = path.read_bytes()
     lost = f"of {len(before)} bytes {len(cut)} are in {made}, and the file has {len(after)}"
     assert after[:kept] + cut == before, f"bytes are lost: {lost}"
-    assert len(after) > kept, "the new record is not there"
-    return Attempt("", kept)
+    assert (len(after) > kept) != bool(refused), f"the new record: {refused or 'it is not there'}"
+    return Attempt(refused, kept)
 
 
 def check(found: Sample, damaged: bytes, folder: Path) -> Attempt:
