@@ -242,6 +242,7 @@ class _Comparison:
         self.result, self._selection, self._progress = result, selection, progress
         self._done = 0  # bytes of the first file
         self._found: dict[str, TensorDiff] = {}
+        self._noted: tuple[set[str], set[str]] = (set(), set())
 
     def run(self, a: _Side, b: _Side) -> None:
         if a.document is not None and b.document is not None:
@@ -282,7 +283,6 @@ class _Comparison:
 
     def pair(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
         """Compare the values of the same names."""
-        result = self.result
         for name in a:
             if self._selection.takes(name):
                 if name in b:
@@ -291,11 +291,17 @@ class _Comparison:
                     self._done += one.nbytes
                     if self._progress is not None:
                         self._progress(self._done)
-                elif name not in result.only_in_a:
-                    result.only_in_a.append(name)
-        result.only_in_b += [
-            name for name in b if name not in a and self._selection.takes(name) and name not in result.only_in_b
-        ]
+                else:
+                    self._alone(name, 0)
+        for name in b:
+            if name not in a and self._selection.takes(name):
+                self._alone(name, 1)
+
+    def _alone(self, name: str, side: int) -> None:
+        """Note that a name is in one file only; the rows of a table say so again and again."""
+        if name not in self._noted[side]:
+            self._noted[side].add(name)
+            (self.result.only_in_a, self.result.only_in_b)[side].append(name)
 
     def _tables(self, a: Table, b: Table) -> None:
         counts = [0, 0]
