@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensorbytes import _wire
-from tensorbytes._wire.portions import here, portions
+from tensorbytes._wire.portions import PORTION_BYTES, here, portions
 from tensorbytes.typing import Buffer, bytes_view
 
 __all__ = ["ahead", "available", "crc32c", "in_order", "pipeline", "pool", "portions"]
@@ -99,7 +99,9 @@ def pool(threads: int) -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def crc32c(data: Buffer, crc: int = 0) -> int:
-    """The checksum of records, in portions."""
+    """The checksum of records; of much, in portions."""
+    if memoryview(data).nbytes <= PORTION_BYTES:
+        return _wire.crc32c(data, crc)
     view = bytes_view(data)
     for part in portions(len(view)):
         crc = _wire.crc32c(view[part], crc)

@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 
+import tensorbytes as tb
 from safety import interrupts
 from safety.growth.cases import cases
 from tensorbytes import _wire, threads
@@ -148,6 +149,18 @@ def test_181_a_name_that_was_forgotten_is_counted_on(tmp_path, monkeypatch):
     assert schema["a"].shape == (None,)
 
 
+def test_182_tensors_without_a_common_name_take_linear_time(tmp_path):
+    """Each is looked for under another name in the other file."""
+
+    def write(n):
+        paths = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+        tb.save({f"a{i}": np.zeros(1, np.int64) for i in range(n)}, paths[0])
+        tb.save({f"b{i}": np.full(1, i + 1) for i in range(n)}, paths[1])
+        return paths
+
+    check_linear(write, lambda paths: tb.diff(*paths), 100)
+
+
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
 def test_182_what_is_timed_works(case, tmp_path):
     case.use(case.make(5, tmp_path))
@@ -178,6 +191,7 @@ def test_183_portions_are_the_whole(size):
 
 
 def test_183_the_sum_of_portions_is_that_of_the_whole(monkeypatch):
+    monkeypatch.setattr(threads, "PORTION_BYTES", 1000)
     monkeypatch.setattr(threads, "portions", lambda size: portions(size, 1000))
     data = np.arange(20_000, dtype=np.int16)
     assert threads.crc32c(data, 7) == _wire.crc32c(data, 7)

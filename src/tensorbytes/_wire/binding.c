@@ -379,8 +379,7 @@ static PyObject *py_plain_record(PyObject *module, PyObject *buffer)
     struct wire_tensor tensor;
     int64_t record[2];
     size_t next = 0;
-    int status = 0, plain = 0;
-    int interrupted = 0;
+    int status = 0, plain = 0, interrupted = 0;
     (void)module;
     if (take(buffer, &view) < 0)
         return NULL;

@@ -38,6 +38,8 @@ _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(o
 _MOMENT_SECONDS = 60.0
 _SURE_SECONDS = 0.05
 _MOST_BYTES = 512
+# No such folder, or not ours to write to. Anything else does not tell whether another has the path.
+_NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
 _TRIES = 1000
 _ODD = re.compile(r"[^\x21-\x7e]")
 
@@ -74,8 +76,10 @@ class Hold:
         for _ in range(_TRIES):
             try:
                 file = _opened(self._name)
-            except OSError:  # no such folder, or not ours to write to: whoever writes there says so
-                return True
+            except OSError as error:
+                if error.errno in _NOT_HERE:  # whoever writes there says so
+                    return True
+                raise
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _stands(file, self._name):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,8 @@ from tensorbytes.tree import Document, Leaf
 _MOST_SHOWN = 60
 # Smaller tensors are compared as they are.
 _TELLING_BYTES = 64
+# Of tensors with one mark that might be the same, this many are compared.
+_MOST_TRIED = 16
 
 
 @dataclass
@@ -238,6 +242,7 @@ class _Comparison:
         self.result, self._selection, self._progress = result, selection, progress
         self._done = 0  # bytes of the first file
         self._found: dict[str, TensorDiff] = {}
+        self._noted: tuple[set[str], set[str]] = (set(), set())
 
     def run(self, a: _Side, b: _Side) -> None:
         if a.document is not None and b.document is not None:
@@ -261,12 +266,13 @@ class _Comparison:
 
     def _find_renamed(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
         """Pairs of tensors that are in one file only, and the same: called otherwise, by all appearance."""
-        waiting: dict[Any, list[str]] = {}
+        waiting: dict[Any, deque[str]] = {}
         for name in self.result.only_in_b if self.result.only_in_a else ():
-            waiting.setdefault(_mark(b[name]), []).append(name)
+            waiting.setdefault(_mark(b[name]), deque()).append(name)
         for name in self.result.only_in_a if waiting else ():
-            alike = waiting.get(_mark(a[name]), [])
-            other = next((other for other in alike if same_value(a[name], b[other])), None)
+            alike = waiting.get(_mark(a[name]), deque())
+            tried = islice(alike, _MOST_TRIED)
+            other = next((other for other in tried if same_value(a[name], b[other])), None)
             if other is not None:
                 alike.remove(other)
                 self.result.renamed.append((name, other))
@@ -277,7 +283,6 @@ class _Comparison:
 
     def pair(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
         """Compare the values of the same names."""
-        result = self.result
         for name in a:
             if self._selection.takes(name):
                 if name in b:
@@ -286,11 +291,17 @@ class _Comparison:
                     self._done += one.nbytes
                     if self._progress is not None:
                         self._progress(self._done)
-                elif name not in result.only_in_a:
-                    result.only_in_a.append(name)
-        result.only_in_b += [
-            name for name in b if name not in a and self._selection.takes(name) and name not in result.only_in_b
-        ]
+                else:
+                    self._alone(name, 0)
+        for name in b:
+            if name not in a and self._selection.takes(name):
+                self._alone(name, 1)
+
+    def _alone(self, name: str, side: int) -> None:
+        """Note that a name is in one file only; the rows of a table say so again and again."""
+        if name not in self._noted[side]:
+            self._noted[side].add(name)
+            (self.result.only_in_a, self.result.only_in_b)[side].append(name)
 
     def _tables(self, a: Table, b: Table) -> None:
         counts = [0, 0]
@@ -370,8 +381,10 @@ class _Comparison:
 
 def _mark(value: Value) -> Any:
     """What values that are the same have in common, and others hardly ever."""
-    if not isinstance(value, Tensor) or value.nbytes < _TELLING_BYTES:
+    if not isinstance(value, Tensor):
         return None, _dtype(value), _shape(value)
+    if value.nbytes < _TELLING_BYTES:
+        return bytes(value.data), value.dtype, value.shape
     return zlib.crc32(value.data), value.dtype, value.shape
 
 

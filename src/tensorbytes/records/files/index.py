@@ -5,8 +5,8 @@ An index is built by walking over the headers. `build_index` saves it beside the
 an index is built in memory: reading writes nothing. Compressed files have one as well, with places in
 the inflated stream; reading from the middle of one inflates up to 8 MiB to get there.
 
-A saved index is proved as it is used: a record by its own frame, the number of records by the last of them, which must
-end where the file does (a compressed file is inflated to see that, once). One that is disproved is dropped with a
+A saved index is proved as it is used: for a record, by the headers up to it and its own checksums; for the number of
+records, by all headers (a compressed file is inflated for either, once). One that is disproved is dropped with a
 warning, and built anew in memory.
 """
 
@@ -30,7 +30,7 @@ from tensorbytes.records.files.framing import Block
 from tensorbytes.records.files.memory import Memory, offsets_of
 from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.tensor import Array, Tensor
-from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
+from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 from tensorbytes.tree import Document, Leaf
 
@@ -57,58 +57,65 @@ class Index:
         self._target, self.compression = target, compression
         self.records = records  # int64 [n, 2]: where the payload starts, its length
         self.stamp = stamp
-        self._saved, self._counted = saved, saved is None
+        self._saved, self._proved = saved, 0 if saved is not None else len(records)
         self._origin = 0 if storage.is_path(target) else target.tell()
         self._inflate: SeekableInflate | None = None
 
     def __len__(self) -> int:
         """How many records there are, and not what a saved index says."""
-        if not self._counted:
-            self._count()
+        with contextlib.suppress(Disproved):
+            self._prove(len(self.records), last=True)
         return len(self.records)
 
     def claims(self, number: int) -> bool:
         """Whether there is a record of this number, by the index alone: reading it will tell."""
         return number < len(self.records)
 
-    def _count(self) -> None:
-        self._counted = True
-        if self.compression == "none":  # that they fill the file was seen when it was opened
-            with contextlib.suppress(Disproved, CorruptError):  # a damaged record counts as well
-                self.read(np.arange(len(self.records))[-1:])
+    def _prove(self, number: int, last: bool = False) -> None:
+        """See that a saved index is right about the first records, so many of them; and that there are no more."""
+        if self._saved is None or (self._proved >= number and not last):
             return
-        found = _build(self._target, 0, None, self.compression, LIMITS)
-        if not np.array_equal(found.records, self.records):
-            self._replace(found.records)
+        if self.compression != "none" or last:
+            found = _build(self._target, 0, None, self.compression, LIMITS).records
+            if np.array_equal(found, self.records):
+                self._saved, self._proved = None, len(found)
+                return
+        else:
+            with open(self._target, "rb", buffering=0) as file:
+                start, end = self._end(self._proved), self._end(number)
+                seen = list(Walk(reader(file), start, end))
+            if seen and np.array_equal(np.concatenate(seen), self.records[self._proved : number]):
+                self._proved = number
+                return
+            found = _build(self._target, 0, None, self.compression, LIMITS).records
+        self.refuse()
+        self.records, self._saved, self._proved = found, None, len(found)
+        raise Disproved
+
+    def _end(self, number: int) -> int:
+        """Where so many records end, by the index."""
+        return int(self.records[number - 1].sum()) + FOOTER_BYTES if number else 0
 
     def refuse(self) -> None:
         """Say that a saved index was disproved."""
         assert self._saved is not None
         beside.warn(self._saved, "does not fit the records; build_index or `tb index` renews it", stacklevel=5)
 
-    def _replace(self, records: Array) -> None:
-        """Go on with the places that were found in the file itself."""
-        self.refuse()
-        self.records, self._saved, self._counted = records, None, True
-
     def read(self, numbers: Array) -> Block:
         """These records, verified, in this order. Disproved: the index was wrong, and is another one now."""
-        try:
-            return self._read_block(numbers)
-        except CorruptError:
-            if self._saved is None or (self.stamp is not None and self.stamp != _stamp(self._target)):
-                raise
-            found = _build(self._target, 0, None, self.compression, LIMITS).records
-            if np.array_equal(found, self.records):  # it is the record that is damaged
-                self._saved, self._counted = None, True
-                raise
-            self._replace(found)
-            raise Disproved from None
+        if self._saved is not None and len(numbers):
+            self._check_stamp()
+            self._prove(int(numbers.max()) + 1)
+        return self._read_block(numbers)
 
-    def _read_block(self, numbers: Array) -> Block:
+    def _check_stamp(self) -> None:
         path = storage.describe(self._target)
         if self.stamp is not None and self.stamp != _stamp(path):
             raise CorruptError("the file has changed since it was indexed: open it again", at=0, path=path)
+
+    def _read_block(self, numbers: Array) -> Block:
+        self._check_stamp()
+        path = storage.describe(self._target)
         wanted, inverse = np.unique(numbers, return_inverse=True)
         starts = self.records[wanted, 0] - HEADER_BYTES
         ends = starts + self.records[wanted, 1] + FRAME_BYTES

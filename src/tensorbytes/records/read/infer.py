@@ -136,11 +136,10 @@ class Inference:
         for in_lists, seen in ((False, self.features), (True, self.lists))[: 1 + self.sequence]:
             known = dict(self.known[in_lists])
             found = self._locate(block, in_lists, known, budget)
-            places = {name: index for index, name in enumerate(sorted(known))}
-            noted = {name: copy.copy(seen[name]) if name in seen else _Seen() for name in known}
-            for name, feature in noted.items():
+            noted = {name: copy.copy(seen[name]) if name in seen else _Seen() for name in sorted(known)}
+            for index, (name, feature) in enumerate(noted.items()):
                 lists = _Noted(found.block, name, feature, in_lists, self.watch)
-                kinds, spans = found.kinds[places[name]], found.spans[places[name]]
+                kinds, spans = found.kinds[index], found.spans[index]
                 if in_lists:
                     outer, step_kinds, steps = steps_of(found.block, spans)
                     lists.add(step_kinds, steps, outer)
