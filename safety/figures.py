@@ -18,7 +18,9 @@ How much was run of [what was tried](safety.md). Fuzzing and comparisons add up 
 last run. The figures are those of `safety/results`.
 """
 _COST = """Milliseconds of processor time, the quickest of several calls, with Python's garbage collector off. The last
-column is the time for 100 n beside that for n: a hundred where cost is linear, ten thousand where it is quadratic."""
+column is the time for 100 n beside that for n: a hundred where cost is linear, ten thousand where it is quadratic. What
+took over 150 times as long was timed up to three times, and the quickest kept. Rows are from several runs, on a busy
+machine."""
 _CTRL_C = """On gigabytes of zeros, a third of a second after the call began."""
 _DIFFERENCES = "[listed](safety.md#where-others-decide-otherwise)"
 _TIERS = ("coverage_guided", "mutation")
