@@ -26,10 +26,9 @@ _DIFFERENCES = "[listed](safety.md#where-others-decide-otherwise)"
 _TIERS = ("coverage_guided", "mutation")
 _FILESYSTEMS = ("ext4", "ext4 writeback", "xfs", "btrfs")
 
-_GROWTH_HEAD = """The structure that took most for its bytes, of those that `safety/amplification` makes: the input, the
-growth of the process at its peak, and how many times the input that is. The promise is `max_bytes` + 16 times the
-input + 64 MiB;
-`max_bytes` is 1 GiB by default, so that a small input that claims much may take it.
+_GROWTH_HEAD = """The structure that took most for its bytes, of those that `safety/amplification` makes: the input,
+the growth of the process at its peak, and how many times the input that is. The promise is `max_bytes` + 16 times
+the input + 64 MiB; `max_bytes` is 1 GiB by default, so that a small input that claims much may take it.
 """
 # What Python, NumPy and the readers' own buffers may take, whatever the input.
 _SLACK = 64 << 20

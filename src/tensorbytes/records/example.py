@@ -53,6 +53,12 @@ def parse_sequence(data: Buffer, budget: Budget | None = None) -> tuple[dict[str
     return reader.features(reader.messages([whole], 1, 0)), lists
 
 
+def names(data: Buffer, in_lists: bool, budget: Budget | None = None) -> set[str]:
+    """The names of the features, or of the feature lists; values are not looked at."""
+    reader = _Reader(bytes_view(data), budget)
+    return {key for key, _ in reader.entries(reader.messages([_whole(reader.view)], 2 if in_lists else 1, 0))}
+
+
 def encode_example(features: Mapping[str, Values]) -> bytes:
     """The canonical bytes: keys sorted, numbers packed."""
     return proto.put_bytes(1, _put_map({key: _put_feature(*feature) for key, feature in features.items()}))
@@ -160,6 +166,7 @@ class _Reader:
             if packed:
                 for field in run:
                     self._count(field)
+                    self._budget.copy(16 * (field.end - field.start), "integers", field.at)  # once more when joined
                     found.append(proto.varints(self.view[field.start : field.end], field.start))
             else:
                 found.append(np.fromiter((field.start for field in run), np.uint64))

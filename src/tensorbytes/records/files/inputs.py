@@ -30,10 +30,11 @@ class Inputs:
         return all(storage.is_local(path) and os.path.isfile(path) for path in paths)
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of the local files; of others nothing is known before they are read."""
-        paths = {byte_range(target)[0] for target in self.targets if storage.is_local(byte_range(target)[0])}
-        return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+    def nbytes(self) -> int | None:
+        """The bytes of all files; None if some are not on a disk, and nothing is known before they are read."""
+        if not self.are_files:
+            return None
+        return sum(os.path.getsize(path) for path in {os.fspath(byte_range(target)[0]) for target in self.targets})
 
     @property
     def read_once(self) -> bool:

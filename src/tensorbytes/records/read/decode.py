@@ -13,7 +13,7 @@ from tensorbytes import _wire, dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, SchemaError, TensorbytesError, UnsupportedError
 from tensorbytes.records import example
-from tensorbytes.records.files.framing import Block
+from tensorbytes.records.files.framing import BLOCK_BYTES, Block
 from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.read import stored
 from tensorbytes.records.read.columns import Columns, Part
@@ -55,9 +55,15 @@ class Plan:
     """
 
     def __init__(
-        self, schema: Schema, origin: str = "the schema", closed: bool = False, limits: Limits = LIMITS
+        self,
+        schema: Schema,
+        origin: str = "the schema",
+        closed: bool = False,
+        limits: Limits = LIMITS,
+        input_bytes: int | None = None,
     ) -> None:
-        self.schema, self.origin, self.closed, self.limits = schema, origin, closed, limits
+        self.schema, self.origin, self.closed = schema, origin, closed
+        self.limits, self._input_bytes = limits, input_bytes
         Budget(limits).objects(len(schema.columns), origin, 0, COLUMN_BYTES)
         self.columns = [
             Column(name, key, in_lists, replace(feature, optional=False) if in_lists else feature, feature.optional)
@@ -68,6 +74,15 @@ class Plan:
         self.default_bytes = sum(stored.default_bytes(column.feature) for column in self.columns)
         groups = [_Group([c for c in self.columns if c.in_lists == in_lists], in_lists) for in_lists in (False, True)]
         self.groups = [group for group in groups if group.columns or closed] or groups[:1]
+
+    def budget(self, block: Block) -> Budget:
+        """What decoding a block may take. Bytes that were inflated are no input: the file has fewer of them."""
+        present = len(block.data)
+        if self._input_bytes is not None:
+            present = min(present, max(self._input_bytes, BLOCK_BYTES))
+        budget = Budget(self.limits, present)
+        budget.charge(len(block.data) - present, f"{block.path}: record {block.first}", block.base)
+        return budget
 
 
 def _check_column(column: Column) -> None:
@@ -158,13 +173,9 @@ class Prepared(NamedTuple):
 def prepare(block: Block, plan: Plan) -> Prepared:
     """The first half of decoding, which may be done in another thread."""
     try:
-        return Prepared(block, _locate_groups(block, plan, _budget(block, plan)))
+        return Prepared(block, _locate_groups(block, plan, plan.budget(block)))
     except TensorbytesError:
         return Prepared(block, None)
-
-
-def _budget(block: Block, plan: Plan) -> Budget:
-    return Budget(plan.limits, len(block.data))
 
 
 def _locate_groups(block: Block, plan: Plan, budget: Budget) -> list[Located]:
@@ -177,11 +188,11 @@ def _locate_groups(block: Block, plan: Plan, budget: Budget) -> list[Located]:
 
 def decode(block: Block, plan: Plan, found: list[Located] | None = None) -> Columns:
     """The columns of a block's records."""
-    budget = _budget(block, plan)
+    budget = plan.budget(block)
     try:
         return _decode(found or _locate_groups(block, plan, budget), plan, budget)
     except Unusual:
-        budget = _budget(block, plan)
+        budget = plan.budget(block)
         usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
         return _decode(_locate_groups(usual, plan, budget), plan, budget)
 
@@ -218,14 +229,14 @@ def _decode(groups: list[Located], plan: Plan, budget: Budget) -> Columns:
     for group, found in zip(plan.groups, groups, strict=True):
         if plan.closed and found.unknown.any():
             raise _unknown_feature(block, int(np.argmax(found.unknown)), group, plan, budget)
-        plain = _plain_columns(block, group, found)
+        plain = _plain_columns(block, group, found, budget)
         for index, column in enumerate(group.columns):
             reader = _Lists(block, column, plan.origin, budget)
             parts[column.name] = plain.get(index) or reader.read(found.kinds[index], found.spans[index])
     return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
 
 
-def _plain_columns(block: Block, group: _Group, found: Located) -> dict[int, Part]:
+def _plain_columns(block: Block, group: _Group, found: Located, budget: Budget) -> dict[int, Part]:
     """The plain columns, filled in one call; those with anything unexpected in them are left out."""
     requests = []
     most = len(block.data) // max(len(block.records), 1)  # a value takes at least a byte
@@ -233,6 +244,7 @@ def _plain_columns(block: Block, group: _Group, found: Located) -> dict[int, Par
     for index in plain:
         feature = group.columns[index].feature
         shape = (len(block.records), *(n or 0 for n in feature.shape))
+        budget.copy(8 * math.prod(shape), f"column {group.columns[index].name!r}", block.base)
         values = block.memory.array(shape, feature.dtype)
         requests.append((found.spans[index], feature.kind_number, feature.size or 0, values))
     filled = _wire.example_fill_all(block.data, requests)
@@ -270,11 +282,8 @@ def _malformed(block: Block, index: int, sequence: bool, error: CorruptError) ->
 
 def names_in(block: Block, index: int, sequence: bool, in_lists: bool, budget: Budget) -> list[str]:
     """The features, or the feature lists, that a record has."""
-    payload = _payload(block, index)
     try:
-        if sequence:
-            return sorted(example.parse_sequence(payload, budget)[in_lists])
-        return sorted(example.parse_example(payload, budget))
+        return sorted(example.names(_payload(block, index), in_lists, budget))
     except CorruptError as error:
         raise _malformed(block, index, sequence, error) from None
 
@@ -286,7 +295,7 @@ def has_lists(block: Block, budget: Budget) -> bool:
         return True
     for index in np.flatnonzero(notes & _ODD).tolist():
         try:
-            if names_in(block, index, True, True, budget):
+            if example.parse_sequence(_payload(block, index), budget)[1]:
                 return True
         except CorruptError:  # as an Example it may well be sound
             continue
@@ -358,6 +367,7 @@ class _Lists:
             lengths = np.diff(self._count(spans))
             wrong = int(np.argmax(lengths != size))
             raise self._error(int(numbers[wrong]), steps, f"has {lengths[wrong]} values")
+        self._charge(8 * len(spans) * size)
         values = self.array((len(spans), *(n or 0 for n in self.feature.shape)), self._stored_dtype())
         stop = _wire.example_fill(self.block.data, spans, self.feature.kind_number, size, values)
         if stop < len(spans):
@@ -369,6 +379,7 @@ class _Lists:
 
     def _varying(self, spans: Array, present: Array | None, steps: Array | None) -> Part:
         splits = self._count(spans)
+        self._charge(8 * int(splits[-1]))
         values = self.array(int(splits[-1]), self._stored_dtype())
         if _wire.example_fill(self.block.data, spans, self.feature.kind_number, -1, values) < len(spans):
             raise Unusual
@@ -380,6 +391,9 @@ class _Lists:
         if _wire.example_count(self.block.data, spans, self.feature.kind_number, splits)[0] < len(spans):
             raise Unusual
         return splits
+
+    def _charge(self, size: int) -> None:
+        self.budget.copy(size, f"column {self.column.name!r}", self.block.base)
 
     def _stored_dtype(self) -> Any:
         return np.float32 if self.feature.kind_number == example.FLOAT else np.int64
@@ -405,6 +419,8 @@ class _Lists:
         stop, size = _wire.example_count(self.block.data, spans, example.BYTES, splits)
         if stop < len(spans):
             raise Unusual
+        self._charge(size)
+        self.budget.strings(int(splits[-1]), self.block.base)
         strings, data = self.array(int(splits[-1]) + 1, np.int64), self.array(size, np.uint8)
         _wire.example_fill_bytes(self.block.data, spans, strings, data)
         return stored.from_strings(

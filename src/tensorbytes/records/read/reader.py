@@ -33,6 +33,8 @@ from tensorbytes.threads import available, pipeline
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
+# Stands for the size of what is read from a pipe or a server: its bytes are taken for what they are.
+_UNKNOWN_BYTES = 1 << 62
 
 
 class DamageWarning(UserWarning):
@@ -129,8 +131,8 @@ class Records(Displayed):
 
     def _planned(self, schema: Schema, origin: str, closed: bool) -> Plan:
         if self._columns is None:
-            return Plan(schema, origin, closed, self._limits)
-        return Plan(schema.select(self._columns), origin, limits=self._limits)
+            return Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
+        return Plan(schema.select(self._columns), origin, False, self._limits, self._inputs.nbytes)
 
     def _inferred(self, block: Block) -> Plan:
         inference = Inference(self._limits)
@@ -266,22 +268,26 @@ class Records(Displayed):
 
     def _batched(self, size: int, drop_last: bool = False) -> Iterator[Columns]:
         pending: list[Columns] = []
-        have, input_bytes = 0, self._inputs.nbytes
-        budget = Budget(self._limits, input_bytes)
+        have = 0
+        budget = self._batch_budget()
         for parts in self._decoded(size):
             start, count = 0, parts.count
             while count - start >= size - have:
                 stop = start + size - have
                 yield joined([*pending, parts.rows(start, stop)])
                 pending, have, start = [], 0, stop
-                budget = Budget(self._limits, input_bytes)
+                budget = self._batch_budget()
             if start < count:
                 rest = parts.rows(start, count)
-                budget.copy(rest.nbytes, f"a batch of {size} records", 0)
+                budget.copy(2 * rest.nbytes, f"a batch of {size} records", 0)  # joining copies it
                 pending.append(rest)
                 have += count - start
         if pending and not drop_last:
             yield joined(pending)
+
+    def _batch_budget(self) -> Budget:
+        size = self._inputs.nbytes
+        return Budget(self._limits, _UNKNOWN_BYTES if size is None else max(size, framing.BLOCK_BYTES))
 
     def _batch(self, parts: Columns, to: str) -> Batch:
         features = self._features()
