@@ -32,6 +32,7 @@ from tensorbytes.typing import bytes_view
 
 ALIGNMENT = 64
 ALIGN_FROM = 4096
+_ANY_SIZE = 1 << 60  # of an input of which any number of copies may be made
 _CRC_TAG = proto.tag(HEADER_CRC, proto.FIXED32)
 _PADDING_TAG = proto.tag(PADDING, proto.DELIMITED)
 _KNOWN_ENCODINGS = {"utf-8"}
@@ -232,9 +233,12 @@ def _decode_plain(
         return tensorproto.decode(data, message, budget, start)
     # Python values take several times the memory of their tensor: only those that are there count.
     try:
-        return tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0)), start)
+        value = tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0), _ANY_SIZE), start)
     except LimitError:
         raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start) from None
+    if isinstance(value, Strings):
+        budget.strings(len(value.offsets) - 1, start)
+    return value
 
 
 def _assemble(data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int) -> Value:
