@@ -13,10 +13,12 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from tensorbytes import threads
 from tensorbytes._wire import prefault
 from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
 from tensorbytes.io.holding import Hold
 from tensorbytes.io.publish import replacing
+from tensorbytes.threads import portions
 from tensorbytes.typing import Buffer, bytes_view, pinned
 
 Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
@@ -238,10 +240,8 @@ def read_whole(file: io.FileIO) -> memoryview:
 
 def _read_halves(file: io.FileIO, room: memoryview) -> None:
     """The same in two threads: the system copies a cached file no faster than one core can."""
-    from concurrent.futures import ThreadPoolExecutor
-
     middle = len(room) // 2 & -4096
-    with ThreadPoolExecutor(1) as pool:
+    with threads.pool(1) as pool:
         rest = pool.submit(read_at, file, room[middle:], middle)
         read_at(file, room[:middle], 0)
         rest.result()
@@ -263,6 +263,11 @@ def read_at(file: io.FileIO, room: memoryview, at: int) -> None:
     """Fill memory with a file's bytes from `at` on. Threads may do so at once where the system has pread."""
     if not hasattr(os, "preadv"):
         file.seek(at)
+    for part in portions(len(room)):
+        _fill(file, room[part], at + part.start)
+
+
+def _fill(file: io.FileIO, room: memoryview, at: int) -> None:
     done = 0
     while done < len(room):
         rest = room[done:]
