@@ -12,6 +12,7 @@ spec/frame.md is the normative text. A record holds one leaf:
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,6 +35,8 @@ ALIGNMENT = 64
 ALIGN_FROM = 4096
 _CRC_TAG = proto.tag(HEADER_CRC, proto.FIXED32)
 _PADDING_TAG = proto.tag(PADDING, proto.DELIMITED)
+# For a budget that refuses claims alone.
+_PLENTY = 1 << 60
 _KNOWN_ENCODINGS = {"utf-8"}
 # What may stand in a part of a ragged or sparse value.
 _IN_PARTS = {ENCODING, PADDING, COMPRESSION}
@@ -232,9 +235,12 @@ def _decode_plain(
         return tensorproto.decode(data, message, budget, start)
     # Python values take several times the memory of their tensor: only those that are there count.
     try:
-        return tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0)), start)
+        found = tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0), _PLENTY), start)
     except LimitError:
         raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start) from None
+    if isinstance(found, Strings):
+        budget.strings(math.prod(found.shape), start)
+    return found
 
 
 def _assemble(data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int) -> Value:
