@@ -11,6 +11,7 @@ PACKAGE = Path(formats.__file__).parents[1]
 # A module imports only from lines above its own.
 LAYERS = [
     ["errors", "lazy", "typing", "notebook"],
+    ["budget"],
     ["dtypes"],
     ["tensor"],
     ["deferred"],

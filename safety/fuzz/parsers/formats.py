@@ -82,7 +82,7 @@ class _Bundle(bundle_read.Bundle):
     def __init__(self, data: bytes) -> None:
         size = int.from_bytes(data[:2], "little")
         self._data = memoryview(data)[2 : 2 + size]
-        self.prefix, self.limits = "x", LIMITS
+        self.prefix, self.budget = "x", Budget(LIMITS, len(data))
         self.header = bundle.Header()
         self.entries, self.slices = {}, {}
         self._sizes, self._maps = {}, {0: self._data}

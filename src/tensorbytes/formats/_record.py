@@ -12,6 +12,7 @@ spec/frame.md is the normative text. A record holds one leaf:
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,9 +33,10 @@ from tensorbytes.typing import bytes_view
 
 ALIGNMENT = 64
 ALIGN_FROM = 4096
-_ANY_SIZE = 1 << 60  # of an input of which any number of copies may be made
 _CRC_TAG = proto.tag(HEADER_CRC, proto.FIXED32)
 _PADDING_TAG = proto.tag(PADDING, proto.DELIMITED)
+# For a budget that refuses claims alone.
+_PLENTY = 1 << 60
 _KNOWN_ENCODINGS = {"utf-8"}
 # What may stand in a part of a ragged or sparse value.
 _IN_PARTS = {ENCODING, PADDING, COMPRESSION}
@@ -233,12 +235,12 @@ def _decode_plain(
         return tensorproto.decode(data, message, budget, start)
     # Python values take several times the memory of their tensor: only those that are there count.
     try:
-        value = tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0), _ANY_SIZE), start)
+        found = tensorproto.decode(data, message, Budget(replace(budget.limits, max_bytes=0), _PLENTY), start)
     except LimitError:
         raise CorruptError(f"a Python {ext.kind!r} whose values are not all there", at=start) from None
-    if isinstance(value, Strings):
-        budget.strings(len(value.offsets) - 1, start)
-    return value
+    if isinstance(found, Strings):
+        budget.strings(math.prod(found.shape), start)
+    return found
 
 
 def _assemble(data: memoryview, message: tensorproto.Message, layout: str, budget: Budget, at: int) -> Value:

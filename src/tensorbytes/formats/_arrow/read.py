@@ -175,7 +175,8 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
         _value(words, budget, where)  # counts what a view makes of itself
         words = words.cast(getattr(pa, f"large_{text}")())
         lengths = np.asarray(pa.compute.binary_length(words))
-        budget.copy(int(lengths[np.asarray(indices)].sum(dtype=np.int64)) + 8 * len(indices), f"column {where!r}", 0)
+        size = int(lengths[np.asarray(indices)].sum(dtype=np.int64)) + 8 * len(indices)
+        budget.copy(2 * size, f"column {where!r}", 0)  # as Arrow has them, then as we do
     else:
         budget.copy(len(indices) * max(words.type.bit_width // 8, 1), f"column {where!r}", 0)
     return words.take(indices)

@@ -223,7 +223,10 @@ class Place:
 
     def arrays(self, first: int, last: int, budget: Budget) -> list[Any]:
         """The arrays of some chunks, once there is room for them."""
-        budget.copy(self.claim(first, last), f"column {self.name!r}", 0)
+        claim = self.claim(first, last)
+        if not self.source.at_hand:  # decoders take some more
+            claim += claim // 4
+        budget.copy(claim, f"column {self.name!r}", 0)
         with refusing(f"column {self.name!r}"):
             found = self.source.chunks(self.number, first, last)
         have, want = sum(map(len, found)), sum(self.source.lengths[first:last])
@@ -240,7 +243,7 @@ class Place:
                 if self.nested:
                     array = items_of(array, self.name)
                 pieces.append(value(array, self.own, self.form, budget, self.name))
-            if len(pieces) > 1 and self.source.at_hand:  # otherwise claimed before
+            if len(pieces) > 1:  # joining copies them
                 budget.copy(sum(piece.nbytes for piece in pieces), f"column {self.name!r}", 0)
             found = joined(pieces)
         if isinstance(found, Tensor) and dtypes.get(found.dtype).bits < 8:
