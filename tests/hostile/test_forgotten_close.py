@@ -13,6 +13,7 @@ import pytest
 import tensorbytes as tb
 import tensorbytes.errors
 from tests.support.appended_files import LOCK, STREAM, UNCLOSED, kinds, record
+from tests.support.cli_cases import default_signals
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="locks, forks and signals of POSIX")
 
@@ -224,7 +225,8 @@ CODES = {"sys.exit": 3, "exception": 1, "interrupt": -2}
 
 def program(path, kind, mode="w", seen="hidden", how="end", options=()):
     words = [sys.executable, *options, "-c", PROGRAM, path, kind.name, mode, seen, how]
-    ran = subprocess.run(words, capture_output=True, text=True)
+    with default_signals():
+        ran = subprocess.run(words, capture_output=True, text=True)
     assert ran.returncode == CODES.get(how, 0), ran.stderr
     return ran.stderr
 
@@ -259,7 +261,8 @@ def test_154_each_kind_alive_when_the_interpreter_ends(kind, mode, tmp_path):
 def test_154_whatever_becomes_of_warnings_the_records_are_kept(options, tmp_path):
     path = STREAM.file(tmp_path)
     words = [sys.executable, *options, "-c", PROGRAM, path, "stream", "w", "hidden", "end"]
-    ran = subprocess.run(words, capture_output=True, text=True)
+    with default_signals():
+        ran = subprocess.run(words, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert STREAM.read(f"{path}{UNCLOSED}1") == [0, 1, 2]
 

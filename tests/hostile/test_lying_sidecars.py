@@ -348,7 +348,7 @@ SCHEMAS = {
     "absent features": schema(n=N, x=X, y=feature("float32", [])),
     "no features": schema(),
     "fewer features": schema(n=N),
-    "a huge default": schema(n=N, x=X, y=feature("float32", [67108864], optional=True, default=0.0)),
+    "a huge default": schema(n=N, x=X, y=feature("float32", [1 << 29], optional=True, default=0.0)),
     "a default of 2^62": schema(n=N, x=X, y=feature("float32", [1 << 62], optional=True, default=0.0)),
     "a default that overflows": schema(n=N, x=X, y=feature("int64", [1 << 40, 1 << 40], optional=True, default=1)),
     "defaults": schema(n=N, x=X, **{f"y{i}": feature("int64", [1 << 20], optional=True, default=1) for i in range(40)}),

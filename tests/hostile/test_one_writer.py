@@ -514,6 +514,7 @@ def test_153_a_child_that_starts_another_program_holds_nobody_up(home):
     assert STREAM.read(path) == [1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
 def test_153_a_forked_child_can_t_use_its_parents_lock(home):
     """The child may open the path only when the parent is done with it."""
     path = home / "x.tb"

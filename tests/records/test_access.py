@@ -158,7 +158,7 @@ def test_one_record_of_some_that_does_not_fit_is_named(tmp_path):
 
 
 def test_a_saved_index_is_used(tmp_path):
-    """It is made wrong on purpose, which only shows if it is used, and is put right then: two lengths change places."""
+    """It is made wrong on purpose, which only shows if it is used: two lengths change places."""
     path = write(tmp_path / "x", numbered(30))
     (saved,) = build_index(path)
     assert saved == path + INDEX_SUFFIX
@@ -168,10 +168,7 @@ def test_a_saved_index_is_used(tmp_path):
     wrong[[0, 13]] = wrong[[13, 0]]
     assert wrong[0] != wrong[13]
     tb.save(tb.Tensor("int64", wrong.shape, wrong, meta=lengths.meta), saved)
-    records = open_records(path)
-    assert len(records) == 30
-    assert int(records[20]["i"]) == 20  # behind both the places are right again
-    for number in (0, 5, 13):
+    for number in (0, 5, 13, 20):  # also behind both, where the places are right again
         records = open_records(path)
         with pytest.warns(errors.SidecarWarning, match="does not fit the records"):
             assert int(records[number]["i"]) == number

@@ -193,7 +193,7 @@ def _folder() -> str:
 
 def _external(data: bytes) -> None:
     """A tensor whose bytes are in a file that it names: never one outside of the folder."""
-    found = onnx._decode(memoryview(data), LIMITS, not chance(data) & 3, {}, _folder())
+    found = onnx._decode(memoryview(data), Budget(LIMITS, len(data)), not chance(data) & 3, {}, _folder())
     for leaf in found.leaves:
         value = leaf.whole
         if isinstance(value, Tensor) and b"secret" in bytes(value.data) and b"secret" not in data:
