@@ -8,7 +8,7 @@ Two things are counted:
     charge    memory that the input does not hold: repeated values, inflated members, copies
               of tensors that share bytes. It has `max_bytes`.
     objects   Python objects, which take many times the bytes that they are made of. They have
-              `max_objects`; and of memory 15 times the input, then what is left of `max_bytes`.
+              `max_objects`; and of memory 1 MiB, 15 times the input, then what is left of `max_bytes`.
 
 So reading takes at most `max_bytes`, 16 times the input (the input itself is the sixteenth),
 and what Python and its libraries need by themselves: docs/safety.md has the measurements.
@@ -20,6 +20,8 @@ from tensorbytes.errors import LimitError, Limits
 
 # Memory that objects may take for each byte of the input, beside that byte.
 FREE_GROWTH = 15
+# Memory that objects may take in any case, so that small limits don't refuse a few tensors.
+FREE_OBJECT_BYTES = 1 << 20
 # About what a small object takes, with its place in a list or a dict; and a tensor with all that describes it.
 OBJECT_BYTES, TENSOR_BYTES = 64, 2400
 # A string as an item of an array; a value of JSON; what an object of JSON takes more.
@@ -29,12 +31,13 @@ STRING_BYTES, JSON_BYTES, JSON_OBJECT_BYTES = 64, 80, 320
 class Budget:
     """`size` is that of the input: its bytes are there, and cost nothing."""
 
-    __slots__ = ("_bytes", "_free", "_objects", "limits", "max_depth", "max_rank", "max_tensors")
+    __slots__ = ("_bytes", "_free", "_objects", "_spare", "limits", "max_depth", "max_rank", "max_tensors")
 
     def __init__(self, limits: Limits, size: int = 0) -> None:
         self.limits = limits
         self.max_tensors, self.max_rank, self.max_depth = limits.max_tensors, limits.max_rank, limits.max_depth
-        self._bytes, self._objects, self._free = limits.max_bytes, limits.max_objects, FREE_GROWTH * size
+        self._bytes, self._objects = limits.max_bytes, limits.max_objects
+        self._free, self._spare = FREE_GROWTH * size, FREE_OBJECT_BYTES
 
     def charge(self, size: int, what: str, at: int) -> None:
         """Take `size` bytes that the input only claims to need. `what` would take them, `at` is where it stands."""
@@ -70,7 +73,11 @@ class Budget:
                 f"{what}: over {self.limits.max_objects} Python objects; "
                 f"pass limits=Limits(max_objects=...) to allow them (byte {at})"
             )
-        self._free -= count * each
+        self._spare -= count * each
+        if self._spare >= 0:
+            return
+        self._free += self._spare
+        self._spare = 0
         if self._free >= 0:
             return
         if -self._free > self._bytes:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes.budget import FREE_GROWTH, Budget
+from tensorbytes.budget import FREE_GROWTH, FREE_OBJECT_BYTES, Budget
 from tensorbytes.cli import main
 from tensorbytes.errors import LimitError, Limits, LossError, SchemaError
 from tests.support.wire_bytes import field, framed, number, tensor
@@ -28,6 +28,7 @@ def test_claims_add_up_to_the_limit_and_no_further():
 
 def test_objects_have_a_share_of_the_input_first():
     budget = Budget(Limits(max_bytes=100), 10)
+    budget.objects(1, "a few in any case", 0, FREE_OBJECT_BYTES)
     budget.objects(1, "a", 0, FREE_GROWTH * 10)
     budget.objects(1, "b", 0, 100)
     with pytest.raises(LimitError, match=r"c: 1 Python objects would take about 64 bytes, .*max_bytes"):
@@ -57,7 +58,7 @@ def test_what_is_read_later_has_the_limits_to_itself():
 
 
 @pytest.mark.parametrize(
-    ("text", "fits"), [(b"[1,2,3]", True), (b"[" * 200, False), (b'{"a":1},' * 40, False), (b"x" * 9000, True)]
+    ("text", "fits"), [(b"[1,2,3]", True), (b"[" * 20_000, False), (b'{"a":1},' * 4000, False), (b"x" * 9000, True)]
 )
 def test_json_is_counted_by_its_marks(text, fits):
     budget = Budget(Limits(max_bytes=4000), len(text))
@@ -159,7 +160,7 @@ def test_a_shape_that_no_record_fills_takes_no_memory(tmp_path):
 
 def test_a_schema_is_counted_by_the_limits_of_the_reader(records):
     path = records(dtype="text")
-    path.with_name("x.tfrecord.schema.json").write_text('{"features":' + "[" * 40_000 + "]" * 40_000 + "}")
+    path.with_name("x.tfrecord.schema.json").write_text('{"features":' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(LimitError, match=r"schema\.json: \d+ Python objects"):
         tb.open_records(path, limits=SMALL)
 
