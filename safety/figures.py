@@ -190,7 +190,11 @@ def _readers() -> Iterator[str]:
     for reader, structures in sorted(totals.read("amplification").items()):
         cells = []
         for limits in ("default", "1 MiB"):
-            name, row = max(((name, found[limits]) for name, found in structures.items()), key=_share)
+            rows = [(name, found[limits]) for name, found in structures.items() if limits in found]
+            if not rows:  # not measured yet
+                cells += ["", "", ""]
+                continue
+            name, row = max(rows, key=_share)
             times = f"{row['growth'] / max(row['input'], 1):,.1f}"
             cells += [name.replace("_", " "), f"{row['input'] / 1024:,.0f} KiB", f"{_mebibytes(row)} MiB, {times}x"]
         yield f"| {reader} | {' | '.join(cells)} |"
