@@ -82,7 +82,7 @@ class _Bundle(bundle_read.Bundle):
     def __init__(self, data: bytes) -> None:
         size = int.from_bytes(data[:2], "little")
         self._data = memoryview(data)[2 : 2 + size]
-        self.prefix, self.limits = "x", LIMITS
+        self.prefix, self.budget = "x", Budget(LIMITS, len(data))
         self.header = bundle.Header()
         self.entries, self.slices = {}, {}
         self._sizes, self._maps = {}, {0: self._data}
@@ -193,7 +193,7 @@ def _folder() -> str:
 
 def _external(data: bytes) -> None:
     """A tensor whose bytes are in a file that it names: never one outside of the folder."""
-    found = onnx._decode(memoryview(data), LIMITS, not chance(data) & 3, {}, _folder())
+    found = onnx._decode(memoryview(data), Budget(LIMITS, len(data)), not chance(data) & 3, {}, _folder())
     for leaf in found.leaves:
         value = leaf.whole
         if isinstance(value, Tensor) and b"secret" in bytes(value.data) and b"secret" not in data:
