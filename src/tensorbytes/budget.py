@@ -25,7 +25,7 @@ FREE_OBJECT_BYTES = 1 << 20
 # About what a small object takes, with its place in a list or a dict; and a tensor with all that describes it.
 OBJECT_BYTES, TENSOR_BYTES = 64, 2400
 # A string as an item of an array; a value of JSON; what an object of JSON takes more.
-STRING_BYTES, JSON_BYTES, JSON_OBJECT_BYTES = 64, 80, 320
+STRING_BYTES, JSON_BYTES, JSON_OBJECT_BYTES = 64, 200, 320
 
 
 class Budget:

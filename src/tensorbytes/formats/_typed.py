@@ -119,7 +119,8 @@ def integers(data: memoryview, items: Iterable[proto.Field], kind: str = "varint
         else:
             chunks += [np.array(few, np.uint64), proto.varints(proto.delimited(data, item), item.start)]
             few = []
-    return np.concatenate([*chunks, np.array(few, np.uint64)])
+    parts = [part for part in (*chunks, np.array(few, np.uint64)) if len(part)]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def floats(data: memoryview, items: Iterable[proto.Field], kind: str) -> Array:
@@ -144,7 +145,7 @@ def narrow(wide: Array, row: DType, at: int) -> Array:
         wide = wide.view(np.int64)
     if len(wide) and not (low <= int(wide.min()) and int(wide.max()) <= high):
         raise CorruptError(f"a value outside {low}..{high}, the range of {row.name}", at=at)
-    narrow = wide.astype(f"<u{row.itemsize}")
+    narrow = wide.view("<u8") if row.itemsize == 8 else wide.astype(f"<u{row.itemsize}")
     if row.bits < 8:
         narrow &= row.value_mask
     return narrow.view(np.uint8).reshape(-1, row.itemsize)

@@ -44,6 +44,8 @@ from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, path_name
 
 KEY = b"tensorbytes"
+# About what a column takes in memory, in pyarrow and here, beside its values.
+_COLUMN_BYTES = 8192
 
 
 # ---- writing ------------------------------------------------------------------
@@ -292,6 +294,7 @@ def document(source: Source, budget: Budget, lazy: bool) -> Document:
     by_row, found = places(source)
     if len(found) > budget.max_tensors:
         raise LimitError(f"over {budget.max_tensors} columns; pass limits=Limits(max_tensors=...) to read them")
+    budget.objects(len(found), "columns", 0, _COLUMN_BYTES)
     parts = []
     for place, note in found:
         held = _deferred(place, by_row, budget) if lazy else _whole(place, by_row, budget)

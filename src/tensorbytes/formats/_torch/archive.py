@@ -186,7 +186,7 @@ def legacy(data: memoryview, budget: Budget, lazy: bool, skip: bool = False) -> 
     while True:
         raw = bytes(data[:window])
         try:
-            start, keys, widths, at = _old_heads(raw, budget)
+            start, keys, widths, at = _old_heads(raw, budget.renewed(len(raw)))
             break
         except CorruptError:
             if window >= len(data):

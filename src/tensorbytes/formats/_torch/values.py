@@ -258,8 +258,9 @@ def nested(buffer: Held, index: list[Held], budget: Budget) -> Held:
         got = buffer.whole()
         assert isinstance(got, Tensor)
         memory = Storage(inner.dtype, memoryview(got.data), "cpu", 0, False, None)
+        room = budget.renewed(got.nbytes)  # what all rows take together was counted
         try:
-            views = [dense(memory, inner.dtype, row, {}, budget).whole() for row in rows]
+            views = [dense(memory, inner.dtype, row, {}, room).whole() for row in rows]
         except (FaultError, RefusedError) as error:
             raise InvalidValueError(str(error)) from None
         splits = np.cumsum([0, *(view.nbytes // width for view in views)], dtype=np.int64)
