@@ -54,14 +54,14 @@ def find(file: Any, path: str, objects: Objects | None = None) -> End:
             raise CorruptError(f"the checksum of the last record's data differs; {ADVICE}", at=last[0], path=path)
         end = End(last[0] - HEADER_BYTES, walk.count - 1)
         _check_nothing_sound(file, path, last[0], size, "the last record was not written to its end")
+    if objects is not None:
+        try:
+            end = objects(spans[: end.records])
+        except CorruptError as error:
+            raise CorruptError(f"{error.what}; {ADVICE}", at=error.at, path=path) from None
     if end.at < size:
         _check_all(file, path, end.at)
-    if objects is None:
-        return end
-    try:
-        return objects(spans[: end.records])
-    except CorruptError as error:
-        raise CorruptError(f"{error.what}; {ADVICE}", at=error.at, path=path) from None
+    return end
 
 
 def _check_torn(file: Any, path: str, walk: Walk, size: int) -> None:
@@ -95,16 +95,13 @@ def _check_nothing_sound(file: Any, path: str, at: int, size: int, what: str) ->
     """Raise if any header from here to the end of the file is sound, and its record would fit."""
     start = at
     while at + HEADER_BYTES <= size:
-        data = _read(file, at, min(_READ_BYTES, size - at))
-        found = resync(data, 0, len(data))
-        if found + HEADER_BYTES > len(data):
-            at += len(data) - HEADER_BYTES + 1
-            continue
-        at += found
-        length = int.from_bytes(data[found : found + 8], "little")
-        if length <= size - at - FRAME_BYTES:
-            raise CorruptError(f"{what}, and others follow it at byte {at}; {ADVICE}", at=start, path=path)
-        at += 1
+        data, inside = _read(file, at, min(_READ_BYTES, size - at)), 0
+        while (inside := resync(data, inside, len(data))) + HEADER_BYTES <= len(data):
+            here = at + inside
+            if int.from_bytes(data[inside : inside + 8], "little") <= size - here - FRAME_BYTES:
+                raise CorruptError(f"{what}, and others follow it at byte {here}; {ADVICE}", at=start, path=path)
+            inside += 1
+        at += len(data) - HEADER_BYTES + 1
 
 
 def _unpadded(file: Any, start: int, size: int) -> int:

@@ -94,6 +94,7 @@ class _Parts:
         self.cut = False  # whether the file ends inside a part
         self.broken: str | None = None  # what is wrong with a part that is not just cut
         self._plain, self._pieces, self._left = 0, self._inflated(), memoryview(b"")
+        self._block, self._start = b"", 0  # some bytes of the file, and where they stand
 
     def readinto(self, view: memoryview, /) -> int:
         while not self._left:
@@ -106,6 +107,13 @@ class _Parts:
         view[:count] = self._left[:count]
         self._left = self._left[count:]
         return count
+
+    def _bytes(self, at: int, most: int = _READ_BYTES, least: int = 1) -> memoryview:
+        """Some bytes from a place on, fewer than `least` only at the end of the file."""
+        if not self._start <= at <= self._start + len(self._block) - least:
+            self.file.seek(at)
+            self._block, self._start = self.file.read(_READ_BYTES), at
+        return memoryview(self._block)[at - self._start :][:most]
 
     def _inflated(self) -> Iterator[bytes]:
         size = os.fstat(self.file.fileno()).st_size
@@ -131,12 +139,11 @@ class _Parts:
 
     def _only_zeros(self) -> bool:
         """What a file system may leave after a power cut."""
-        self.file.seek(self.at)
-        piece = self.file.read(16)
-        while piece:
+        at = self.at
+        while piece := bytes(self._bytes(at, _LOOK_BYTES)):
             if piece.strip(b"\0"):
                 return False
-            piece = self.file.read(_READ_BYTES)
+            at += len(piece)
         return True
 
 
@@ -148,37 +155,33 @@ class _Members(_Parts):
     """gzip."""
 
     def _part(self) -> Generator[bytes, None, int | None]:
-        inflate, at = zlib.decompressobj(31), self.at
-        while True:
-            self.file.seek(at)
-            piece = self.file.read(_READ_BYTES)
-            if not piece:
-                return None
-            at += len(piece)
+        inflate, at, most = zlib.decompressobj(31), self.at, _LOOK_BYTES
+        # Little at first: what a member leaves over is copied, and a file may hold very many small ones.
+        while piece := bytes(self._bytes(at, most)):
+            at, most = at + len(piece), min(2 * most, _READ_BYTES)
             while piece and not inflate.eof:
                 yield inflate.decompress(piece, _READ_BYTES)
                 piece = inflate.unconsumed_tail
             if inflate.eof:
                 return at - len(inflate.unused_data)
+        return None
 
     def another(self, at: int) -> int | None:
-        while True:
-            self.file.seek(at)
-            data = self.file.read(_READ_BYTES)
-            found = data.find(_GZIP_MAGIC)
-            if found < 0:
-                if len(data) < _READ_BYTES:
-                    return None
-                at += len(data) - len(_GZIP_MAGIC) + 1
-                continue
-            at += found
-            self.file.seek(at)
-            try:
-                if is_record_header(zlib.decompressobj(31).decompress(self.file.read(_LOOK_BYTES), HEADER_BYTES)):
-                    return at
-            except zlib.error:
-                pass
-            at += 1
+        while len(data := bytes(self._bytes(at, least=len(_GZIP_MAGIC)))) >= len(_GZIP_MAGIC):
+            found = -1
+            while (found := data.find(_GZIP_MAGIC, found + 1)) >= 0:
+                if self._is_member(at + found):
+                    return at + found
+            at += len(data) - len(_GZIP_MAGIC) + 1
+        return None
+
+    def _is_member(self, at: int) -> bool:
+        """Whether there is the start of a member that starts with a record."""
+        self.file.seek(at)
+        try:
+            return is_record_header(zlib.decompressobj(31).decompress(self.file.read(_LOOK_BYTES), HEADER_BYTES))
+        except zlib.error:
+            return False
 
 
 class _Blocks(_Parts):
@@ -195,17 +198,15 @@ class _Blocks(_Parts):
         return end
 
     def another(self, at: int) -> int | None:
-        """They have no mark. Some that follow each other exactly to the end of the file are blocks."""
+        """They have no mark. One that ends where the file does is a block."""
         size = os.fstat(self.file.fileno()).st_size
-        base, data = at, b""
-        while at + _SNAPPY_LENGTH_BYTES < size:
-            if at + _SNAPPY_LENGTH_BYTES > base + len(data):
-                self.file.seek(at)
-                base, data = at, self.file.read(_READ_BYTES)
-            length = int.from_bytes(data[at - base : at - base + _SNAPPY_LENGTH_BYTES], "big")
-            if length and at + _SNAPPY_LENGTH_BYTES + length == size and self._is_block(at, length):
-                return at
-            at += 1
+        while len(data := bytes(self._bytes(at, least=_SNAPPY_LENGTH_BYTES + 1))) > _SNAPPY_LENGTH_BYTES:
+            for inside in range(len(data) - _SNAPPY_LENGTH_BYTES):
+                length = int.from_bytes(data[inside : inside + _SNAPPY_LENGTH_BYTES], "big")
+                here = at + inside
+                if length and here + _SNAPPY_LENGTH_BYTES + length == size and self._is_block(here, length):
+                    return here
+            at += len(data) - _SNAPPY_LENGTH_BYTES
         return None
 
     def _is_block(self, at: int, length: int) -> bool:
