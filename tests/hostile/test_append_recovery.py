@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
+from tensorbytes import storage
 from tensorbytes._wire import frame_header
 from tests.support.appended_files import (
     CUT,
@@ -100,6 +101,25 @@ def test_147_a_run_of_zeros(kind, step, tmp_path, folder):
     for size in (1, 4, 12, 16, 64, len(found.data)):
         for start in range(0, len(found.data), step):
             check(found, zeroed(found.data, start, start + size), folder)
+
+
+def test_147_many_headers_are_searched_once(tmp_path, monkeypatch):
+    """Each is sound, and claims more than there is: the search must not begin anew at each of them."""
+    path = tmp_path / "x.tfrecord"
+    with tb.RecordWriter(path, sidecar=False) as writer:
+        writer.write(record(1))
+    with open(path, "ab") as file:
+        file.write(frame_header(1 << 60) * 100_000)
+    size, taken, read_at = path.stat().st_size, [0], storage.read_at
+
+    def counted(file, room, at):
+        taken[0] += len(room)
+        read_at(file, room, at)
+
+    monkeypatch.setattr(storage, "read_at", counted)
+    with pytest.warns(tb.TornTailWarning):
+        tb.RecordWriter(path, mode="a", sidecar=False).close()
+    assert size < taken[0] < 8 * size
 
 
 @kinds
