@@ -49,7 +49,8 @@ def test_power_cuts_of_a_modelled_disk(every):
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("every", deep_but([80], [80, 3]))
+@pytest.mark.deep
+@pytest.mark.parametrize("every", [3])
 def test_159_two_processes_of_which_one_is_killed(every):
     """Appender beside appender, saver and reader: nothing lost, nothing mixed, and the dead hold nobody up."""
     if faults.compiler() is None:

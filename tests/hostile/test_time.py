@@ -202,6 +202,7 @@ GENEROUS = 50
 
 
 @pytest.mark.skipif(not hasattr(interrupts.signal, "SIGINT") or interrupts.os.name == "nt", reason="needs signals")
+@pytest.mark.skipif(not tb.ACCELERATED, reason="the reference kernel takes minutes to make what is long for the other")
 @pytest.mark.parametrize("name", deep_but(["load tb"], list(interrupts.CALLS)))
 def test_184_ctrl_c_ends_a_long_call(name):
     seconds = interrupts.interrupt(name)

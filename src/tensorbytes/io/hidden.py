@@ -53,8 +53,9 @@ def names(path: str) -> Iterator[str]:
 
 def _free(name: str) -> bool:
     """Whether nobody uses a name; the file of a writer that is no more is removed."""
-    if os.path.lexists(name):
-        remove_dead(name)
+    if not os.path.lexists(name):
+        return True
+    remove_dead(name)
     return not os.path.lexists(name)
 
 

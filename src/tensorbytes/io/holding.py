@@ -50,7 +50,7 @@ class Hold:
     """The right to decide what stands at a path. A verb ("write", "append") says that it may be kept for long."""
 
     def __init__(self, path: str, verb: str = "") -> None:
-        self.path, self._owner = path, os.getpid()
+        self.path, self._owner, self._long = path, os.getpid(), bool(verb)
         self._name = f"{path}{MARK}lock{SUFFIX}"
         # A file object: it is closed in one step when it is dropped, wherever Ctrl-C comes.
         self._file: io.FileIO | None = None
@@ -105,7 +105,8 @@ class Hold:
         if self._file is None or self._file.closed:
             return
         try:
-            if self._owner == os.getpid() and _stands(self._file, self._name):
+            # Whoever holds it for long may find that somebody removed the file, and another made one.
+            if self._owner == os.getpid() and (not self._long or _stands(self._file, self._name)):
                 with contextlib.suppress(OSError):
                     os.unlink(self._name)
         finally:

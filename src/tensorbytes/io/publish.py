@@ -141,8 +141,9 @@ def put(name: str, path: str, hold: Hold | None = None) -> None:
 @contextlib.contextmanager
 def _taken(path: str, hold: Hold | None) -> Iterator[None]:
     """A block in which no other writer has a path: that of `hold`, if it has one."""
-    with contextlib.nullcontext() if hold is not None and hold.kept else Hold(path):
-        check_unlocked(path)
+    with contextlib.nullcontext(hold) if hold is not None and hold.kept else Hold(path) as held:
+        if not held.kept:  # then a lock on the file itself is all that another writer can have
+            check_unlocked(path)
         yield
 
 

@@ -16,7 +16,7 @@ from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 _READ_BYTES = 1 << 20
 # After a record that was passed over without reading it, the next may be as large.
 _HOP_BYTES = 1 << 12
-_ROOM = 1024
+_ROOM = 8192
 
 # Gives so many bytes from a place on.
 Read = Callable[[int, int], "bytes | memoryview"]
