@@ -293,7 +293,8 @@ class Closable:
             path, what, places = left
             where = places[0] if len(places) == 1 else f"{len(places)} files, the first of them {places[0]}"
             warnings.warn(
-                f"{path}: the writer was never closed. Its {what} are kept in {where}; use `with`, or call close()",
+                f"{path}: the writer was never closed. What it wrote ({what}) is kept in {where}; "
+                "use `with`, or call close()",
                 UnclosedWriterWarning,
                 stacklevel=3,
             )
