@@ -208,14 +208,14 @@ def decode_sound(prepared: Prepared, plan: Plan) -> tuple[Columns, TensorbytesEr
     try:
         return decode(block, plan, prepared.found), None
     except TensorbytesError as error:
-        failure = error
+        failure = error.with_traceback(None)  # which would keep what was decoded so far
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
             work(middle)
             good = middle
         except TensorbytesError as error:
-            bad, failure = middle, error
+            bad, failure = middle, error.with_traceback(None)
     return work(good), failure
 
 

@@ -365,19 +365,20 @@ class Records(Displayed):
             found.append(self._columns_of(owner, numbers[mine] - starts[owner]))
             places.append(mine)
         if not found:
-            return decode(_no_records(), self._plan or Plan(self.schema))
+            return decode(_no_records(), self._plan or Plan(self.schema, limits=self._limits))
         parts = joined(found)
         return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
 
     def _columns_of(self, owner: int, numbers: Array) -> Columns:
         """The columns of records of one file."""
-        plan, index = self._plan or Plan(self.schema), self._index()[owner]
+        plan, index = self._plan or Plan(self.schema, limits=self._limits), self._index()[owner]
         try:
             return decode(index.read(numbers), plan)
-        except TensorbytesError:
-            for number in numbers.tolist():  # one by one, so that the error names the record
-                decode(index.read(np.array([number])), plan)
-            raise
+        except TensorbytesError as error:
+            failure = error.with_traceback(None)  # which would keep what was decoded so far
+        for number in numbers.tolist() if len(numbers) > 1 else ():  # one by one, so that the error names the record
+            decode(index.read(np.array([number])), plan)
+        raise failure
 
 
 def _batch_size(size: Any) -> int:
