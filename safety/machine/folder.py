@@ -150,7 +150,7 @@ class Folder(RuleBasedStateMachine):
     @rule(pick=some, which=files, mode=st.sampled_from("wa"), alias=aliases)
     def open_writer(self, pick: int, which: int, mode: str, alias: bool) -> None:
         file, actor = self.files[which], self._free_actor(pick)
-        if mode == "a" and file.exact is not None:
+        if mode == "a" and file.exact is not None and self._holder(file) is None:
             self._append_damaged(file, actor, [])
             return
         holder = self._holder(file)

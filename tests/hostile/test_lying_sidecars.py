@@ -287,12 +287,8 @@ def test_156_an_index_of_other_bytes(path, content):
     assert {view: seen(view, path)[0] for view in true} == true
 
 
-@pytest.mark.parametrize("what", ["link", "pipe", "folder", "device", "loop"])
-def test_156_an_index_that_is_not_a_file(path, what, tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    true = {view: seen(view, path)[0] for view in VIEWS}
-    place = f"{path}.index.tb"
+def plant(what, place, victim):
+    """Put something that is not a file where one is looked for."""
     {
         "link": lambda: os.symlink(victim, place),
         "pipe": lambda: os.mkfifo(place),
@@ -300,6 +296,14 @@ def test_156_an_index_that_is_not_a_file(path, what, tmp_path):
         "device": lambda: os.symlink("/dev/zero", place),
         "loop": lambda: os.symlink(os.path.basename(place), place),
     }[what]()
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "folder", "device", "loop"])
+def test_156_an_index_that_is_not_a_file(path, what, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    true = {view: seen(view, path)[0] for view in VIEWS}
+    plant(what, f"{path}.index.tb", victim)
     for view in VIEWS:
         assert seen(view, path)[0] == true[view], view
     assert victim.read_bytes() == b"precious"
@@ -425,14 +429,7 @@ def test_157_a_schema_that_is_not_a_file(path, what, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text(SCHEMAS["another dtype"])
     true = {view: seen(view, path)[0] for view in SCHEMA_VIEWS}
-    place = f"{path}.schema.json"
-    {
-        "link": lambda: os.symlink(victim, place),
-        "pipe": lambda: os.mkfifo(place),
-        "folder": lambda: os.mkdir(place),
-        "device": lambda: os.symlink("/dev/zero", place),
-        "loop": lambda: os.symlink(os.path.basename(place), place),
-    }[what]()
+    plant(what, f"{path}.schema.json", victim)
     for view in SCHEMA_VIEWS:
         assert seen(view, path)[0] == true[view], view
     assert victim.read_text() == SCHEMAS["another dtype"]

@@ -256,13 +256,15 @@ def test_152_verbs_beside_a_live_writer(verb, mode, start, home, tmp_path):
 def test_152_split_onto_a_part_that_is_being_written(mode, home, tmp_path):
     source = tmp_path / "source.tfrecord"
     PLAIN.write(source, range(10))
+    other = tmp_path / "other.tfrecord"  # of other bytes, so that it shows if a part is replaced
+    PLAIN.write(other, range(20, 30))
     part = home / "part.tfrecord-00001-of-00003"
     tb.split(source, home / "part.tfrecord", shards=3)
     assert part.name in names(home)
     before = {entry.name: entry.read_bytes() for entry in home.iterdir()}
     with tb.RecordWriter(part, mode=mode, sidecar=False) as writer:
         with pytest.raises(in_use()):
-            tb.split(source, home / "part.tfrecord", shards=3)
+            tb.split(other, home / "part.tfrecord", shards=3)
         after = {entry.name: entry.read_bytes() for entry in home.iterdir() if not entry.name.endswith(".tmp")}
         assert after == before  # none of the parts was replaced
         writer.write(record(11))

@@ -17,6 +17,7 @@ import numpy as np
 from tensorbytes import dtypes, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.io import publish
+from tensorbytes.io.holding import check_free
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
 from tensorbytes.tools.plural import many
@@ -100,6 +101,8 @@ class FileSet:
         for name in names:
             if os.path.isdir(name):
                 raise UsageError(f"{name} is a folder: a part would have this name")
+        for name in names:
+            check_free(name)  # before any of them is replaced
         new: list[str] = []
         try:
             for unnamed, name in zip(self._hidden, names, strict=True):

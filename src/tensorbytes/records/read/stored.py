@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensorbytes import _wire, dtypes
-from tensorbytes.budget import Budget
+from tensorbytes.budget import STRING_BYTES, Budget
 from tensorbytes.errors import LimitError, SchemaError, TensorbytesError
 from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.read.columns import Part, join
@@ -30,8 +30,6 @@ from tensorbytes.records.schema.defaults import STRINGS
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
 from tensorbytes.typing import bytes_view
 
-# About what a string takes in memory, as an item of a list that is joined.
-_STRING_BYTES = 64
 # Makes the error for a record (or step) of this index, out of what was found there.
 Complaint: TypeAlias = Callable[[int, str], SchemaError]
 
@@ -292,7 +290,7 @@ def default_bytes(feature: Feature) -> int:
     if feature.dtype not in STRINGS:
         return dtypes.nbytes(dtypes.get(feature.dtype), _known(feature))
     items = feature.default.reshape(-1).tolist() if isinstance(feature.default, np.ndarray) else [feature.default]
-    return (_STRING_BYTES + max(map(len, items), default=0)) * (feature.size or 0)
+    return (STRING_BYTES + max(map(len, items), default=0)) * (feature.size or 0)
 
 
 def with_default(feature: Feature, values: Array, rows: Array, count: int, budget: Budget) -> Array:
