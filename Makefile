@@ -20,6 +20,8 @@ DEEP ?=
 SLICE ?=
 # Two processes, which take work from each other when they run out of their own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# The tests start hundreds of processes. Without compiled files each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-deep coverage check bench fidelity transcripts docs fuzz crashes machine sweep sanitize leaks growth amplification audit clean help
 

@@ -1,5 +1,6 @@
 """Protobuf and TFRecord bytes by hand, so that tests don't build their input with the code they test."""
 
+import functools
 import struct
 
 import google_crc32c
@@ -29,6 +30,7 @@ def tag(number, wire):
     return varint(number << 3 | wire)
 
 
+@functools.cache  # shapes of a million sizes are a million times the same
 def number(field, value):
     return tag(field, VARINT) + varint(value)
 
@@ -39,8 +41,13 @@ def field(field, content):
     return tag(field, DELIMITED) + varint(len(raw)) + raw
 
 
+@functools.cache
+def dim(size):
+    return field(2, number(1, size) if size else b"")
+
+
 def shape(*dims):
-    return field(2, b"".join(field(2, number(1, n) if n else b"") for n in dims))
+    return field(2, b"".join(map(dim, dims)))
 
 
 def tensor(code, dims, *fields):

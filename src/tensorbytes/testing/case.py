@@ -127,8 +127,9 @@ def _round_trip(x: Any, before: Fingerprint, framework: str, format: str) -> Out
         made = _loads(data, format, framework, options)
     except Exception as error:  # a refusal comes too late here: the tensor may be gone
         return Outcome("crash", f"written, but not read back: {type(error).__name__}: {error}")
-    if _dumps(x, format) != data:  # whatever short cut the second time takes
-        return Outcome("LOST", "the same tensor gave other bytes the second time")
+    if (again := _dumps(x, format)) != data:  # whatever short cut the second time takes
+        changed = difference(data, again, ())
+        return Outcome("LOST", f"the same tensor gave other bytes the second time: {changed}")
     ignore = ("memory.",) if format in FULL else ("memory.", "held.")
     changed = difference(before, _try_fingerprint(made, framework), ignore)
     return Outcome("LOST", changed) if changed else Outcome("exact")
