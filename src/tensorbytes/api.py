@@ -20,6 +20,8 @@ from tensorbytes.tree import Document, Leaf, flatten, unflatten
 from tensorbytes.typing import Buffer, bytes_view, pinned
 from tensorbytes.writer import Writer
 
+_SMALL = 1 << 16  # bytes of an array that are sooner copied than passed on in pieces
+
 
 def dumps(
     obj: Any,
@@ -97,7 +99,13 @@ def save(
     (arrow, parquet), extended=True and max_shard_bytes= (safetensors), and others (docs/formats.md).
     """
     storage.check_target(target, "write")
-    chosen, document, allowed = _prepare(obj, format or _by_suffix(target), name, meta, allow, options)
+    format = format or _by_suffix(target)
+    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and not options:
+        data = shortcut.dump(obj) if obj.nbytes <= _SMALL else None
+        if data is not None:
+            storage.write(target, [data], sync=sync)
+            return
+    chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
     chosen.write(document, target, allowed, options, sync)
 
 

@@ -30,6 +30,7 @@ from tensorbytes.typing import Buffer, bytes_view, pinned, same_bytes
 Array: TypeAlias = np.ndarray[Any, Any]
 ENCODINGS = ("bytes", "utf-8")
 LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "dia")
+_PORTION = 1 << 16  # strings that become Python objects at a time
 
 
 class InvalidValueError(TensorbytesError, ValueError):
@@ -127,7 +128,10 @@ class Strings(Displayed):
 
     def items(self) -> list[Any]:
         """All strings in C order: str for "utf-8", bytes otherwise."""
-        bounds = self.offsets.tolist()
+        return self._items(0, len(self.offsets) - 1)
+
+    def _items(self, start: int, stop: int) -> list[Any]:
+        bounds = self.offsets[start : stop + 1].tolist()
         pieces = (self.data[a:b] for a, b in itertools.pairwise(bounds))
         if self.encoding == "utf-8":
             return [str(piece, "utf-8") for piece in pieces]
@@ -135,8 +139,11 @@ class Strings(Displayed):
 
     def numpy(self) -> Array:
         """An object array of str or bytes."""
-        out = np.empty(math.prod(self.shape), object)
-        out[:] = self.items()
+        count = math.prod(self.shape)
+        out = np.empty(count, object)
+        for start in range(0, count, _PORTION):  # Ctrl-C acts between two of them
+            stop = min(start + _PORTION, count)
+            out[start:stop] = self._items(start, stop)
         return out.reshape(self.shape)
 
 

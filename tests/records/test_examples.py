@@ -189,6 +189,14 @@ def test_a_schema_is_inferred_over_blocks_and_files(large):
     assert plain_rows(open_records(paths[1], schema=schema)) == want[120:121]
 
 
+def test_a_schema_is_inferred_within_limits():
+    records = [made(**{f"f{n}": [n] for n in range(5000)})] * 2
+    assert len(infer_schema(stream(records)).features) == 5000
+    for limits in (tb.Limits(max_objects=100), tb.Limits(max_bytes=10_000)):
+        with pytest.raises(tb.LimitError):
+            infer_schema(stream(records), limits=limits)
+
+
 @pytest.mark.parametrize("size", [0, -1, True, "3", 2.0, None, np.int64(0), np.True_])
 def test_sizes_of_batches_are_checked(size):
     records = open_records(stream([made(a=[1])]))

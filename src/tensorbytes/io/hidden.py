@@ -94,8 +94,13 @@ def create(name: str, private: bool) -> Any:
 
 
 def take_over(path: str, fd: int) -> None:
-    """Give a file the owner, the mode and the extended attributes of the one that it will replace."""
-    old = os.stat(path)
+    """Give a file the owner, the mode and the extended attributes of the one that it will replace, if there is one."""
+    try:
+        old = os.lstat(path)
+    except OSError:
+        return
+    if not stat.S_ISREG(old.st_mode):
+        return
     with contextlib.suppress(OSError):  # another owner's file: the mode matters more than the owner
         os.fchown(fd, old.st_uid, old.st_gid)
     os.fchmod(fd, old.st_mode & 0o777)  # the right to run as its owner was given to the old content

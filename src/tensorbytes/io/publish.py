@@ -56,8 +56,7 @@ class Pending:
     def put(self, sync: bool, hold: Hold | None = None, close: bool = False) -> None:
         """Let it take its place, with the rights of what it replaces. `hold` is that of a writer that has the path."""
         assert self.file is not None
-        if os.path.isfile(self.path) and not os.path.islink(self.path):
-            hidden.take_over(self.path, self.file.fileno())
+        hidden.take_over(self.path, self.file.fileno())
         if sync:
             os.fsync(self.file.fileno())
         held = os.dup(self.file.fileno()) if close else -1  # the lock, by which others know that it is not a dead one's
@@ -223,7 +222,10 @@ def _check_link(path: str, folder: str) -> None:
 
 def is_special(path: str) -> bool:
     """Whether there is a device, a pipe or a folder: nothing whose content could be replaced."""
-    return os.path.exists(path) and not os.path.isfile(path)
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def check_folder(target: str) -> None:

@@ -242,16 +242,16 @@ class _Noted(NamedTuple):
             )
 
 
-def infer(paths: Any, *, compression: str = "auto") -> Schema:
-    """The schema of all records of some files, which are read and checked for it.
+def infer(paths: Any, *, compression: str = "auto", limits: Limits = LIMITS) -> Schema:
+    """The schema of all records of some files, which are read and checked for it, within `limits`.
 
     Lists of bytes are taken for bytes: that they hold text or tensors only their author knows. Quantized
     tensors alone are recognised.
     """
-    inference, memory = Inference(), Memory()
+    inference, memory = Inference(limits), Memory()
     for target in expand(paths):
         path, start, end = byte_range(target)
-        with open_source(path, compression, start, end) as source:
-            for block in blocks(source, base=start, memory=memory):
+        with open_source(path, compression, start, end, limits=limits) as source:
+            for block in blocks(source, base=start, memory=memory, limits=limits):
                 inference.add(block)
     return inference.schema()
