@@ -30,11 +30,13 @@ from safety import totals
 from safety.crashes import faults
 from safety.crashes.judging import Violation, demand
 from safety.crashes.running import in_child
+from tensorbytes.io import holding
 
 _NUMBER = struct.Struct("<q")
 _THERE = [0, 1]  # records that are there before
 _FIRST, _SECOND, _THIRD = (10, 11, 12, 13), (20, 21), (30, 31)
 FILES = ("x.tb", "x.tfrecord", "x.tfrecord.gz")
+_PATIENCE = 0.3  # seconds; the one that is stopped holds its path for no mere moment
 FIRSTS, SECONDS = ("append", "append to none", "write over"), ("append", "save", "read")
 
 
@@ -72,6 +74,7 @@ def _first(path: str, how: str, tell: int) -> None:
 
 def _second(path: str, how: str, numbers: tuple[int, ...]) -> str:
     """The other's work: "done", "refused", or what was read."""
+    holding._MOMENT_SECONDS = _PATIENCE
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

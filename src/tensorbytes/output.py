@@ -36,22 +36,26 @@ class Output:
 
     def __init__(self, target: Any, resume: Resume | None = None, durable: bool = True) -> None:
         storage.check_target(target, "write")
+        self._target = target
         self.size = 0  # bytes of the file that are whole, so are never taken back
         self._written = 0  # bytes of it in all
         self._loose = False  # whether there may be bytes that are not whole
         self._synced = False  # whether the disk has all of them
         self._durable = durable
+        self._failure: BaseException | None = None  # why it was closed before its time, until that was told
+        self._forgotten = False  # whether nobody will close it
         self._owner = os.getpid()
         self.published = False  # whether it took its place
         self._pending: Pending | None = None  # none: it is visible
         self._path: str | None = None
         self._hold: Hold | None = None
         self._owned = storage.is_path(target)
+        self._remote = self._owned and storage.is_url(target)
         self._file: Any = target
         if not self._owned:
             if resume is not None:
                 raise UsageError("appending needs a path, to look at what is there; a file object is written onwards")
-        elif storage.is_url(target):
+        elif self._remote:
             if resume is not None:
                 raise UsageError(f"{target}: a URL can't be appended to; write a new object")
             self._file = storage.open_url(target, "wb")
@@ -90,8 +94,8 @@ class Output:
 
     @property
     def hidden(self) -> bool:
-        """Whether readers don't see any of it yet."""
-        return self._pending is not None
+        """Whether readers don't see any of it yet; an object at a URL is seen when it is closed."""
+        return self._pending is not None or self._remote
 
     @property
     def replaces(self) -> bool:
@@ -120,7 +124,8 @@ class Output:
         if self.foreign:
             raise TensorbytesError("the writer belongs to the process that opened it: this one was forked off later")
         if self._file is None:
-            raise TensorbytesError("the writer is closed")
+            why = "" if self._failure is None else f", since a call failed: {self._failure}"
+            raise TensorbytesError(f"the writer is closed{why}")
 
     def settle(self, sync: bool) -> None:
         """Hand all that was written to the system, or to the disk, without making it visible."""
@@ -180,31 +185,65 @@ class Output:
         return self._durable and self._hold is not None
 
     def close(self) -> None:
-        """sync(), where there is a disk to wait for, and close."""
+        """sync(), where there is a disk to wait for, and close. One that was closed by a failure says so, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None and not self.foreign:
+            what = "the writer was closed when a call failed, and what was not flushed before is lost"
+            raise TensorbytesError(f"{storage.describe(self._target)}: {what}: {failure}") from failure
         if self._file is None:
             return
-        if self.foreign:
-            self.abort()
-        elif self.lasting:
-            self.sync()
-        else:
-            self.flush()
+        try:
+            if self.foreign:
+                self.abort()
+            elif self.lasting:
+                self.sync()
+            else:
+                self.flush()
+        except BaseException:
+            self._failure = None  # it is being told
+            raise
         self._release()
 
     def abort(self) -> None:
         """Close without publishing; a file that was not visible yet is removed. A forked process only lets go of it."""
-        if self._pending is not None:
-            self._pending.discard()
-            self._pending = None
-        elif not self.foreign and self._loose and self._path is not None and self._file is not None:
+        if self._forgotten:  # nobody gave it up: what is there of it is kept
+            return
+        pending, self._pending = self._pending, None
+        self._failure = None
+        try:
+            if pending is not None:
+                pending.discard()
+            elif not self.foreign and self._loose and self._path is not None and self._file is not None:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(self.size)
+            elif self._remote and self._file is not None:
+                storage.give_up(self._file)
+        finally:
             with contextlib.suppress(OSError):
-                self._file.truncate(self.size)
-        with contextlib.suppress(OSError):
-            self._release()
+                self._release()
+
+    def fail(self, error: BaseException) -> None:
+        """Close after a failure: the system tells of lost data once, and nothing may be written after that."""
+        failure = error if self._file is not None and not self._forgotten else self._failure
+        try:
+            self.abort()
+        finally:
+            self._failure = failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether a failure closed it, which close() did not tell of yet."""
+        return self._failure is not None
+
+    def forget(self) -> None:
+        """Nobody will close it: from here on a failure leaves what is whole."""
+        self._forgotten = True
 
     def leave(self) -> str | None:
         """Close a writer that was forgotten: where its bytes are now, if they are anywhere."""
         path = self._path
+        if self._loose and path is not None:
+            self._file.truncate(self.size)
         if self._pending is not None:
             for path in hidden.kept(self._pending.path, "unclosed"):
                 try:
@@ -213,8 +252,6 @@ class Output:
                 except FileExistsError:
                     continue
             self._pending = None
-        elif self._loose and path is not None:
-            self._file.truncate(self.size)
         self._release()
         return path
 
@@ -247,13 +284,25 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def whole_or_closed(writer: Any) -> Iterator[None]:
-    """Abort a writer that fails: the system tells of lost data once, and nothing may be written after that."""
+def whole_or_closed(output: Output | Any) -> Iterator[None]:
+    """A block after whose failure nothing more may be written: see Output.fail."""
     try:
         yield
-    except BaseException:
-        writer.abort()
+    except BaseException as error:
+        output.fail(error)
         raise
+
+
+def check_between_calls(lock: Any) -> None:
+    """Refuse a call of a writer from inside another one of the same thread, as a signal handler makes it.
+
+    It would find the writer halfway: columns of different lengths, a record without its end.
+    """
+    if lock._is_owned():
+        raise TensorbytesError(
+            "the writer is in the middle of another call of this thread, which a signal handler or a finalizer "
+            "interrupted: note there that it is to be closed, and close it when that call is done"
+        )
 
 
 # ---- writers that are never closed ---------------------------------------------------
@@ -285,7 +334,7 @@ class Closable:
         self._open = False
         try:
             left = self._leave()
-        except OSError as error:
+        except Exception as error:
             what = f"a writer was never closed, and can't keep what it has: {error}"
             warnings.warn(what, UnclosedWriterWarning, stacklevel=3)
             return

@@ -203,8 +203,28 @@ def writing(
     if not is_path(target):
         return contextlib.nullcontext(target)
     if is_url(target):
-        return contextlib.closing(open_url(str(target), "wb"))
+        return _new_object(str(target))
     return replacing(os.fspath(target), sync=sync, follow=follow, hold=hold)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _new_object(url: str) -> Iterator[Any]:
+    file = open_url(url, "wb")
+    try:
+        yield file
+    except BaseException:
+        give_up(file)
+        with contextlib.suppress(Exception):
+            file.close()
+        raise
+    file.close()
+
+
+def give_up(file: Any) -> None:
+    """Let go of what was written to a URL without making it visible, where its file system can do that."""
+    with contextlib.suppress(Exception):
+        file.discard()
+        file.closed = True  # else closing it, as the collector does, would make it visible after all
 
 
 # ---- reading ----------------------------------------------------------------

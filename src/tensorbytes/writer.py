@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
 from tensorbytes.formats import frame
 from tensorbytes.formats._storing import AS_IS, Storing
-from tensorbytes.output import Closable, Output
+from tensorbytes.output import Closable, Output, check_between_calls
 from tensorbytes.tfrecord import FOOTER_BYTES, tail
 from tensorbytes.tfrecord.tail import End
 from tensorbytes.tree import Document
@@ -61,6 +60,7 @@ class Writer(Closable):
     def write(self, obj: Any, name: str | None = None, meta: Mapping[str, str] | None = None) -> None:
         """Add one object to the stream."""
         self._output.check_open()  # a forked process must not wait for a lock that nobody there holds
+        check_between_calls(self._lock)
         with self._lock:
             self._output.check_open()
             plain = name is None and meta is None and not self._storing.changes
@@ -100,6 +100,7 @@ class Writer(Closable):
     def flush(self) -> None:
         """Hand everything written so far to the operating system, and make the file visible."""
         self._output.check_open()
+        check_between_calls(self._lock)
         with self._lock:
             self._drain()
             self._output.flush()
@@ -107,6 +108,7 @@ class Writer(Closable):
     def sync(self) -> None:
         """flush(), and wait until the disk has it all."""
         self._output.check_open()
+        check_between_calls(self._lock)
         with self._lock:
             self._drain()
             self._output.sync()
@@ -117,6 +119,7 @@ class Writer(Closable):
         if self._output.foreign:
             self._output.close()
             return
+        check_between_calls(self._lock)
         with self._lock:
             self._drain()
             self._output.close()
@@ -127,6 +130,7 @@ class Writer(Closable):
         if self._output.foreign:
             self._output.abort()
             return
+        check_between_calls(self._lock)
         with self._lock:
             self._pieces, self._pending = [], 0
             self._output.abort()
@@ -137,17 +141,22 @@ class Writer(Closable):
         if self._objects == self._before:
             self._output.abort()
             return None
-        with contextlib.suppress(Exception):  # of the disk: what is there is told of
-            self._drain()
-        place = self._output.leave()
+        self._output.forget()
         found = f"{self._objects} object{'' if self._objects == 1 else 's'}"
+        try:
+            self._drain()
+        except Exception as error:  # of the disk
+            found = f"a part of {found}, for then {error}"
+        place = self._output.leave()
         return storage.describe(self._target), found, [place or storage.describe(self._target)]
 
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or not self._output.hidden:
+        if error is not None and self._output.failed:
+            self.abort()  # the error says it
+        elif error is None or not self._output.hidden:
             self.close()  # what was visible already stays, up to the last whole object
         else:
             self.abort()

@@ -24,6 +24,22 @@ MARK = ".tensorbytes-"
 # So many writers of one name are looked for; more get random names.
 _MOST = 8
 _KEPT = ("cut-", "unclosed-")
+# Of most file systems 255, less what several files of one writer have behind it.
+_MOST_NAME_BYTES = 245
+
+
+def beside(path: str, what: str) -> str:
+    """The name that something of ours has beside `path`; of a name that leaves no room for it, the start and a hash."""
+    folder, base = os.path.split(path)
+    name = os.fsencode(base)
+    room = _MOST_NAME_BYTES - len(MARK) - len(what)
+    if len(name) <= room:
+        return f"{path}{MARK}{what}"
+    import hashlib  # hardly anybody needs it
+
+    short = hashlib.sha256(name).hexdigest()[:16]
+    start = name[: room - len(short) - 1].decode(errors="ignore")
+    return os.path.join(folder, f"{start}~{short}{MARK}{what}")
 
 
 def is_hidden(name: str) -> bool:
@@ -36,7 +52,7 @@ def kept(path: str, why: str) -> Iterator[str]:
     number = 0
     while True:
         number += 1
-        name = f"{path}{MARK}{why}-{number}"
+        name = beside(path, f"{why}-{number}")
         if not os.path.lexists(name):
             yield name
 
@@ -44,11 +60,11 @@ def kept(path: str, why: str) -> Iterator[str]:
 def names(path: str) -> Iterator[str]:
     """Names under which `path` may be written, one after the other, without those that are in use."""
     for number in range(_MOST if fcntl is not None else 0):
-        name = f"{path}{MARK}{number}{SUFFIX}"
+        name = beside(path, f"{number}{SUFFIX}")
         if _free(name):
             yield name
     while True:
-        yield f"{path}{MARK}{os.urandom(4).hex()}{SUFFIX}"
+        yield beside(path, f"{os.urandom(4).hex()}{SUFFIX}")
 
 
 def _free(name: str) -> bool:

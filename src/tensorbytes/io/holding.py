@@ -25,7 +25,7 @@ import weakref
 from typing import IO
 
 from tensorbytes.errors import InUseError
-from tensorbytes.io.hidden import MARK, SUFFIX
+from tensorbytes.io import hidden
 
 try:
     import fcntl
@@ -51,7 +51,7 @@ class Hold:
 
     def __init__(self, path: str, verb: str = "") -> None:
         self.path, self._owner, self._long = path, os.getpid(), bool(verb)
-        self._name = f"{path}{MARK}lock{SUFFIX}"
+        self._name = _lock_name(path)
         # A file object: it is closed in one step when it is dropped, wherever Ctrl-C comes.
         self._file: io.FileIO | None = None
         if fcntl is not None:
@@ -77,9 +77,9 @@ class Hold:
             try:
                 file = _opened(self._name)
             except OSError as error:
-                if error.errno in _NOT_HERE:  # whoever writes there says so
-                    return True
-                raise
+                if error.errno not in _NOT_HERE:
+                    raise
+                return not os.path.lexists(self._name)  # no lock can be made: whoever writes there says so
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _stands(file, self._name):
@@ -98,8 +98,10 @@ class Hold:
 
     @property
     def kept(self) -> bool:
-        """Whether it is this process that holds the path, by a lock."""
-        return self._file is not None and not self._file.closed and self._owner == os.getpid()
+        """Whether it is this process that holds the path, by a lock that others see."""
+        if self._file is None or self._file.closed or self._owner != os.getpid():
+            return False
+        return not self._long or _stands(self._file, self._name)  # one who holds it for long may find it removed
 
     def release(self) -> None:
         if self._file is None or self._file.closed:
@@ -129,8 +131,12 @@ class Hold:
 
 def check_free(path: str) -> None:
     """Raise InUseError if a stream writer has a path, before much is written that could not take its place."""
-    if os.path.lexists(f"{path}{MARK}lock{SUFFIX}"):
+    if os.path.lexists(_lock_name(path)):
         Hold(path).release()
+
+
+def _lock_name(path: str) -> str:
+    return hidden.beside(path, f"lock{hidden.SUFFIX}")
 
 
 def _opened(name: str) -> io.FileIO:
@@ -145,11 +151,21 @@ def _opened(name: str) -> io.FileIO:
                 raise
             os.unlink(name)  # a link
             continue
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            _let_others_look(file, found)
             return file
         file.close()
-        os.unlink(name)  # a pipe or a device
+        if found.st_nlink:  # else it was released meanwhile
+            os.unlink(name)  # a pipe or a device, or another name of somebody's file
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+
+
+def _let_others_look(file: io.FileIO, found: os.stat_result) -> None:
+    """Whatever our umask: others can tell that the lock is held only if they may open the file."""
+    if found.st_mode & 0o444 != 0o444 and hasattr(os, "fchmod"):
+        with contextlib.suppress(OSError):  # not ours
+            os.fchmod(file.fileno(), 0o644)
 
 
 def _stands(file: io.FileIO, name: str) -> bool:
@@ -170,6 +186,8 @@ def _who(name: str) -> str:
     """What a lock file says of its holder; empty if it says nothing."""
     try:
         fd = os.open(name, os.O_RDONLY | _FLAGS)
+    except PermissionError:
+        return f"another user, whose {name} can't be read; remove it if nobody writes there"
     except OSError:
         return ""
     try:
@@ -209,11 +227,11 @@ def lock(file: IO[bytes]) -> bool:
     return True
 
 
-def unlock(file: IO[bytes]) -> None:
+def unlock(file: IO[bytes] | int) -> None:
     """Let others have the file: processes that were forked off meanwhile would keep it until they end."""
     if fcntl is not None:
         with contextlib.suppress(OSError):
-            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def check_unlocked(path: str) -> None:

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator
 
 from tensorbytes.io import hidden
-from tensorbytes.io.holding import Hold, check_free, check_unlocked
+from tensorbytes.io.holding import Hold, check_free, check_unlocked, unlock
 
 _MOST_LINKS = 40  # as many as Linux follows
 # What the system says of a file that can't grow.
@@ -36,10 +36,12 @@ class Pending:
 
     def __init__(self, path: str, given: str) -> None:
         self.path, self._given, self._owner = path, given, os.getpid()
+        self._made: os.stat_result | None = None
         self.file: io.FileIO | None = None
         for self.name in hidden.names(path):
             try:
                 self.file = hidden.create(self.name, private=os.path.exists(path))
+                self._made = os.fstat(self.file.fileno())
                 self.waits = True
                 return
             except FileExistsError:
@@ -64,9 +66,11 @@ class Pending:
             if close:
                 self.file.close()  # some file systems tell only now that there was no room
             with _taken(self.path, hold):
+                self._check_there()
                 os.replace(self.name, self.path)
                 self.waits = False
-                if close:  # or the next would see the lock
+                if close:  # or the next would see the lock, as would others while a process lives that was forked off
+                    unlock(held)
                     os.close(held)
                     held = -1
         finally:
@@ -77,16 +81,31 @@ class Pending:
         """Let it have another name than the one that was meant: it is kept, and replaces nothing."""
         if os.path.lexists(name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        self._check_there()
         os.rename(self.name, name)
         self.waits = False
+
+    def _is_there(self) -> bool:
+        """Whether the hidden name is still that of this file: others remove files, and rename folders."""
+        try:
+            return self._made is not None and os.path.samestat(self._made, os.lstat(self.name))
+        except OSError:
+            return False
+
+    def _check_there(self) -> None:
+        if not self._is_there():
+            raise FileNotFoundError(
+                errno.ENOENT, "what was written so far was removed by another program, or its folder moved", self._given
+            )
 
     def discard(self) -> None:
         """Close and remove it, unless it took its place; a forked process leaves it to its parent."""
         try:
             if self.waits and self._owner == os.getpid():
                 self.waits = False
-                with contextlib.suppress(OSError):
-                    os.unlink(self.name)
+                if self._is_there():
+                    with contextlib.suppress(OSError):
+                        os.unlink(self.name)
         finally:
             if self.file is not None:
                 with contextlib.suppress(OSError):
@@ -140,9 +159,12 @@ def put(name: str, path: str, hold: Hold | None = None) -> None:
 @contextlib.contextmanager
 def _taken(path: str, hold: Hold | None) -> Iterator[None]:
     """A block in which no other writer has a path: that of `hold`, if it has one."""
-    with contextlib.nullcontext(hold) if hold is not None and hold.kept else Hold(path) as held:
-        if not held.kept:  # then a lock on the file itself is all that another writer can have
-            check_unlocked(path)
+    if hold is not None and hold.kept:
+        yield
+        return
+    with Hold(path):
+        # A writer whose lock file was removed, or who could make none, has only that on the file itself.
+        check_unlocked(path)
         yield
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +21,7 @@ from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
 _BUFFER_BYTES = 1 << 18
+_MOST_NAME_BYTES = 255  # as most file systems have it
 # From the warning about a torn tail up to the caller of RecordWriter().
 _CALLER = 6
 
@@ -135,12 +136,27 @@ class Files:
         for sink in self._sinks:
             sink.output.abort()
 
-    def leave(self) -> list[str]:
-        """Close what was forgotten; the files that there are."""
+    @property
+    def failed(self) -> bool:
+        return any(sink.output.failed for sink in self._sinks)
+
+    def fail(self, error: BaseException) -> None:
         for sink in self._sinks:
-            with contextlib.suppress(Exception):  # of the disk: what is there is kept
+            sink.output.fail(error)
+
+    def forget(self) -> None:
+        for sink in self._sinks:
+            sink.output.forget()
+
+    def leave(self) -> tuple[list[str], Exception | None]:
+        """Close what was forgotten: the files that there are, and what kept the rest of it from them."""
+        failure = None
+        for sink in self._sinks:
+            try:
                 sink.finish()
-        return [place for sink in self._sinks if (place := sink.output.leave()) is not None]
+            except Exception as error:
+                failure = failure or error
+        return [place for sink in self._sinks if (place := sink.output.leave()) is not None], failure
 
 
 def check_arguments(target: Any, shards: int, mode: str) -> None:
@@ -164,6 +180,15 @@ def sidecar(target: Any) -> str | None:
     if storage.is_local(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         return None
     return sidecar_path(base_path(path))
+
+
+def checked_sidecar(target: Any) -> str | None:
+    """The same, if the name can be one: what can't be saved is said before much is written."""
+    found = sidecar(target)
+    if found is not None and storage.is_local(found) and len(os.fsencode(os.path.basename(found))) > _MOST_NAME_BYTES:
+        what = "the name leaves no room for that of the schema beside it: take a shorter one, or pass sidecar=False"
+        raise OSError(errno.ENAMETOOLONG, what, os.fspath(target))
+    return found
 
 
 def create(target: Any, shards: int, compression: str | None, level: int | None, durable: bool) -> Files:

@@ -15,7 +15,8 @@ from typing import Any
 
 from tensorbytes import _wire, storage
 from tensorbytes.errors import UsageError
-from tensorbytes.output import Closable, whole_or_closed
+from tensorbytes.io import publish
+from tensorbytes.output import Closable, check_between_calls, whole_or_closed
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
@@ -77,12 +78,14 @@ class RecordWriter(Closable):
     ) -> None:
         sink.check_arguments(path, shards, mode)
         self._target = path
+        # Also where the program changes its folder.
+        place = publish.absolute(os.fspath(path)) if storage.is_local(path) else path  # type: ignore[arg-type]
         self._lock = threading.RLock()
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
-        self._sidecar = Sidecar(sink.sidecar(path) if sidecar else None, sync)
+        self._sidecar = Sidecar(sink.checked_sidecar(place) if sidecar else None, sync)
         self._memory = Memory()
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
@@ -97,7 +100,7 @@ class RecordWriter(Closable):
             self._files = sink.create(path, shards, compression, level, sync)
         self._count = self._files.count  # records that are written
         try:
-            self._use(self._first_schema(path))
+            self._use(self._first_schema(place))
         except BaseException:
             self.abort()
             raise
@@ -127,6 +130,7 @@ class RecordWriter(Closable):
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
+        check_between_calls(self._lock)
         with self._lock:
             size = 0
             try:
@@ -268,6 +272,7 @@ class RecordWriter(Closable):
         Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
         whatever a row may hold. Nothing is written if any column does not fit the schema.
         """
+        check_between_calls(self._lock)
         with self._lock:
             self._files.check_open()
             if not isinstance(columns, Mapping):
@@ -322,6 +327,7 @@ class RecordWriter(Closable):
 
     def write_raw(self, payload: Buffer) -> None:
         """Add one record of any bytes, as they are."""
+        check_between_calls(self._lock)
         with self._lock:
             self._files.check_open()
             self._drain()
@@ -351,6 +357,7 @@ class RecordWriter(Closable):
         self._show(sync=True)
 
     def _show(self, sync: bool) -> None:
+        check_between_calls(self._lock)
         with self._lock:
             self._files.check_open()
             self._drain()
@@ -371,8 +378,10 @@ class RecordWriter(Closable):
         self._closed()
         if self._files.foreign:
             self.abort()
+        check_between_calls(self._lock)
         with self._lock:
             if self._files.closed:
+                self._files.close()  # tells of a failure
                 return
             self._drain()
             with whole_or_closed(self):
@@ -386,10 +395,17 @@ class RecordWriter(Closable):
         self._closed()
         if self._files.foreign:
             self._lock = threading.RLock()  # whoever held the old one is not in this process
+        check_between_calls(self._lock)
         with self._lock:
             self._rows = self._bytes = 0
             self._files.abort()
             self._retire()
+
+    def fail(self, error: BaseException) -> None:
+        """Close after a failure; close() tells of it."""
+        self._rows = self._bytes = 0
+        self._files.fail(error)
+        self._retire()
 
     def _leave(self) -> tuple[str, str, list[str]] | None:
         if self._files.foreign or self._files.closed:
@@ -397,15 +413,23 @@ class RecordWriter(Closable):
         if self.count == self._files.count:
             self._files.abort()
             return None
-        with contextlib.suppress(Exception):  # of the disk: what is there is told of
+        self._files.forget()
+        count, hidden = self.count, self._files.hidden
+        lost: Exception | None = None
+        try:
             self._drain()
-        hidden, count = self._files.hidden, self._count
-        places = self._files.leave()
+        except Exception as error:  # of the disk
+            lost = error
+        places, failure = self._files.leave()
+        lost = lost or failure
+        what = f"{count} record{'' if count == 1 else 's'}"
+        if lost is not None:
+            what = f"a part of {what}, for then {lost}"
         if hidden and places and self._schema is not None and self._sidecar.wanted:
             with contextlib.suppress(Exception):
                 self._schema.save_beside(sidecar_path(places[0]))
         target = storage.describe(self._target)
-        return target, f"{count} record{'' if count == 1 else 's'}", places or [target]
+        return target, what, places or [target]
 
     def _retire(self) -> None:
         """No row fits from here on."""
@@ -415,7 +439,9 @@ class RecordWriter(Closable):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or not self._files.hidden:
+        if error is not None and self._files.failed:
+            self.abort()  # the error says it
+        elif error is None or not self._files.hidden:
             self.close()  # what was visible already stays, up to the last whole record
         else:
             self.abort()
