@@ -16,6 +16,7 @@ LYING_SCHEMAS = (
     '{"features":{"x":{"dtype":"int64","encoding":"flat","shape":[2]}},"tensorbytes.schema":1}',
     '{"features":{"y":{"dtype":"int64","encoding":"flat","shape":[3]}},"tensorbytes.schema":1}',
 )
+_GZIP = b"\x1f\x8b"
 _FRAME_BYTES = 16  # length, its checksum, the checksum of the data
 
 
@@ -39,7 +40,7 @@ class Part(NamedTuple):
 def parts(data: bytes, numbers: list[int]) -> list[Part]:
     """The whole parts of a file of which these are the records."""
     found, at, left = [], 0, list(numbers)
-    walk = _member if data[:2] == b"\x1f\x8b" else _frame
+    walk = _member if data[:2] == _GZIP else _frame
     while at < len(data):
         end, count = walk(data, at)
         if end is None:
@@ -117,8 +118,11 @@ class File:
         assert before is not None
         if self.exact is None:
             self.parts = parts(before, self.records)
+        lost = False
         for part in self.parts:
-            if changed[part.start : part.end] != before[part.start : part.end]:
+            # Nobody looks for members of a gzip file after damage: what follows it is reported as lost.
+            lost = (lost and before[:2] == _GZIP) or changed[part.start : part.end] != before[part.start : part.end]
+            if lost:
                 self.hit |= set(part.numbers)
         self.exact = changed
         with open(self.path, "r+b") as file:  # the same file, of which others may have names

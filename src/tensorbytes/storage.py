@@ -27,6 +27,8 @@ _SMALL = 1 << 16
 _READ_BYTES = 1 << 20
 # So much is written before the disk is first told to take it.
 _FLUSH_BYTES = 1 << 25
+# So much waits for it at most.
+_MOST_WAITING = 1 << 28
 # Files from this size on are read by two threads.
 _LARGE_READ = 1 << 24
 # Larger writes make the system look for large pages to cache them in, which may take far longer
@@ -183,7 +185,8 @@ def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
         for part in _portions(pieces):
             write_all(file, part)
             waiting += len(part)
-            if waiting < _FLUSH_BYTES or (flushed is not None and not flushed.done()):
+            # What waits for the disk stays bounded: Ctrl-C has to wait for it too.
+            if waiting < _FLUSH_BYTES or (waiting < _MOST_WAITING and flushed is not None and not flushed.done()):
                 continue
             if flushed is not None:
                 flushed.result()  # the system tells of a failed disk once, so perhaps here
