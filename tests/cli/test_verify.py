@@ -553,10 +553,24 @@ def test_repair_takes_names_for_names(tmp_path, capsys):
     assert tb.equal(tb.load(tmp_path / "y.npz"), {name: x for name, x in tensors.items() if name != "ab"})
 
 
-def test_repair_in_place_leaves_a_file_that_would_not_load(tmp_path, capsys):
+def test_repair_in_place_keeps_the_tensors_of_an_object(tmp_path, capsys):
     path = tmp_path / "x.tb"
     noise = np.random.default_rng(0).standard_normal(1000)
     tb.save({"a": noise, "b": noise + 1, "c": noise + 2}, path)
+    flip(path, path.read_bytes().index((noise + 1)[:10].tobytes()) - 40)  # in what is said of the second of three
+    with pytest.raises(tb.CorruptError):
+        tb.load(path)
+    assert inside(capsys, "repair", path, "--in-place").code == 1
+    assert tb.equal(tb.load(path), {"a": noise, "c": noise + 2})
+    assert inside(capsys, "verify", path).code == 0
+    assert os.listdir(tmp_path) == ["x.tb"]
+
+
+def test_repair_in_place_leaves_a_file_that_would_not_load(tmp_path, capsys):
+    path = tmp_path / "x.tb"
+    noise = np.random.default_rng(0).standard_normal(1000)
+    with tb.open(path, "w") as stream:
+        stream.write({"a": noise, "b": noise + 1, "c": noise + 2})
     data = path.read_bytes()
     flip(path, data.index((noise + 1)[:10].tobytes()) - 40)  # in what is said of the second of three tensors
     before = path.read_bytes()

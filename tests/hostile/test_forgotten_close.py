@@ -12,8 +12,9 @@ import pytest
 
 import tensorbytes as tb
 import tensorbytes.errors
+from tensorbytes.records import events
 from tests.support.appended_files import LOCK, STREAM, UNCLOSED, kinds, record
-from tests.support.cli_cases import default_signals
+from tests.support.cli_cases import default_signals, inside
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="locks, forks and signals of POSIX")
 
@@ -280,3 +281,23 @@ def test_154_a_folder_that_is_gone_is_no_reason_to_crash(tmp_path):
         del writer
         gc.collect()
     assert names(tmp_path) == []
+
+
+def test_214_what_was_kept_is_read_only_by_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, number in (("x.tfrecord", 1), ("events.tfevents.1", 3)):
+        with tb.RecordWriter(name, sidecar=False) as writer:
+            writer.write({"a": number})
+    writer = tb.RecordWriter("x.tfrecord")
+    writer.write({"a": 100})
+    with pytest.warns(unclosed()):
+        del writer
+    for name in ("x.tfrecord", "events.tfevents.1"):
+        with open(name, "ab") as file:
+            file.write(b"\1\2\3")
+        with pytest.warns(tb.TornTailWarning):
+            tb.RecordWriter(name, mode="a", sidecar=False).close()
+    assert [int(row["a"]) for row in tb.open_records("x.tfrecord*")] == [1]
+    assert [int(row["a"]) for row in tb.open_records("x.tfrecord.tensorbytes-unclosed-1")] == [100]
+    assert "tensorbytes-" not in inside(capsys, "verify", "x.tfrecord*").out
+    assert events._event_files(".") == ["./events.tfevents.1"]

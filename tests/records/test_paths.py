@@ -88,6 +88,14 @@ def test_what_lies_beside_data_files_is_no_data(place):
     assert place.expand("y*") == place.expand("y@2") == place.expand("y@*") == shards("y", 2)
 
 
+def test_214_what_was_kept_of_a_file_is_no_data(place):
+    kept = [f"{name}.tensorbytes-{why}-1" for name in ("x.rec", *shards("y", 2)) for why in ("cut", "unclosed")]
+    place.make("x.rec", *shards("y", 2), *kept, "x.rec.tensorbytes-unclosed-1.schema.json", "z.tensorbytes-lock.tmp")
+    assert place.expand("*") == ["x.rec", *shards("y", 2)]
+    assert place.expand("y*") == place.expand("y@2") == shards("y", 2)
+    assert place.expand(kept[0]) == kept[:1]  # as it is written
+
+
 def test_what_exists_as_it_is_written_is_no_pattern(place):
     place.make("a[1].rec", "a1.rec", "x@2", "x@*", *shards("x", 2))
     assert place.expand("a[1].rec") == ["a[1].rec"]

@@ -112,7 +112,7 @@ def expand(argument: str) -> list[str]:
         return [path]
     import glob
 
-    matched = sorted(glob.glob(path, recursive=True))
+    matched = sorted(match for match in glob.glob(path, recursive=True) if not is_hidden(os.path.basename(match)))
     if not matched:
         raise UsageError(f"{argument}: no file matches")
     return [found for match in matched for found in (_in_folder(match) if os.path.isdir(match) else [match])]

@@ -52,10 +52,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
             check_free(replaced(target), args.force)
         with standard_output() if piped else nullcontext(target) as where:
             if _holds_records(source.path):
-                if args.in_place:
-                    _check_loads(source)
                 return _repair_records(source, where, args.in_place, out)
-            return _repair_tensors(source, where, out)
+            return _repair_tensors(source, where, args.in_place, out)
 
 
 def _holds_records(path: str) -> bool:
@@ -80,28 +78,6 @@ def _holds_records(path: str) -> bool:
         return True  # not even its structure is whole
 
 
-def _check_loads(source: Source) -> None:
-    """Refuse to replace a file of the native frame by one that does not load: its damaged bytes may be all there is."""
-    from tensorbytes.cli.interrupts import temporary_folder
-    from tensorbytes.errors import CorruptError
-    from tensorbytes.records.files.salvage import repair
-    from tensorbytes.tools import recognition
-
-    if recognition.kind_of(source.path) != recognition.NO_RECORDS:
-        return
-    with temporary_folder("tensorbytes-") as folder:
-        tried = os.path.join(folder, "repaired.tb")
-        repair(source.path, tried)
-        lacking = _lacking(tried)
-    if lacking:
-        raise CorruptError(
-            f"not replaced: an object of several tensors would lack some, and not load ({lacking}); "
-            "tb repair SRC DST keeps the records that are whole",
-            at=0,
-            path=source.shown,
-        )
-
-
 def _repair_records(source: Source, target: Any, replace: bool, out: Output) -> int:
     from tensorbytes.records.files.salvage import repair
 
@@ -114,39 +90,14 @@ def _repair_records(source: Source, target: Any, replace: bool, out: Output) -> 
     else:
         out.line(f"{source.shown} -> {target}: ", Cell(_kept(report), "green" if report.ok else "yellow"))
         damage_table(report.damages, out)
-    if not report.ok and isinstance(target, str):
-        _check_objects(target, out)
     return 0 if report.ok else 1
 
 
-def _check_objects(target: str, out: Output) -> None:
-    lacking = _lacking(target)
-    if lacking:
-        out.note(f"{target}: its records are whole, but an object of several tensors lacks some: {lacking}")
-
-
-def _lacking(path: str) -> str:
-    """The records of one object of the native frame belong together: what is wrong if one of them is not there."""
-    from tensorbytes.errors import CorruptError, UsageError
-    from tensorbytes.tools.sources import Documents, open_source
-
-    try:
-        source = open_source(path)
-        for _ in source.documents() if isinstance(source, Documents) else ():
-            pass
-    except UsageError:  # records of something else
-        pass
-    except CorruptError as error:
-        return error.what
-    return ""
-
-
-def _repair_tensors(source: Source, target: Any, out: Output) -> int:
+def _repair_tensors(source: Source, target: Any, replace: bool, out: Output) -> int:
     """Every tensor whose checksum is right, in the same format."""
     from tensorbytes import formats
     from tensorbytes.errors import CorruptError
     from tensorbytes.tools import soundness
-    from tensorbytes.tools.conversion import convert
     from tensorbytes.tools.plural import many
 
     with out.progress(f"checking {source.shown}") as progress:
@@ -160,24 +111,36 @@ def _repair_tensors(source: Source, target: Any, out: Output) -> int:
     if broken is not None or (lost and len(lost) >= found.tensors):
         fault = broken or found.faults[0]
         raise CorruptError(f"no tensor of it can be kept: {fault.what}", at=fault.at or 0, path=source.shown)
-    names = [_only(name) for name in _names(source.path) if name not in lost] if lost else None
-    report = convert(source.path, target, found.format, names=names)
+    kept = _keep(source.path, target, found, replace)
     if not isinstance(target, str):
-        out.note(f"{source.shown} -> stdout: {many(report.tensors, 'tensor')} kept, {len(lost)} lost")
+        out.note(f"{source.shown} -> stdout: {many(kept, 'tensor')} kept, {len(lost)} lost")
     elif out.json:
         damages = [fault._asdict() for fault in found.faults]
-        out.item({"path": source.shown, "tensors": report.tensors, "damages": damages, "target": target})
+        out.item({"path": source.shown, "tensors": kept, "damages": damages, "target": target})
     else:
         checked = bool(found.checksums or found.manifest)
         rest = f"kept, {len(lost)} lost" if lost else "copied, nothing was damaged" if checked else "copied"
         sure = lost or checked
         out.line(
             f"{source.shown} -> {target}: ",
-            Cell(f"{many(report.tensors, 'tensor')} {rest}", "yellow" if lost else "green" if checked else ""),
+            Cell(f"{many(kept, 'tensor')} {rest}", "yellow" if lost else "green" if checked else ""),
             "" if sure else "; this format has no checksums, so damage can't be noticed",
         )
         fault_table(found.faults, out)
     return 1 if lost else 0
+
+
+def _keep(path: str, target: Any, found: Any, replace: bool) -> int:
+    """Write what is whole of a file; how many tensors that are."""
+    if found.format == "tb" and not found.manifest:
+        from tensorbytes.records.files.salvage import repair
+
+        return repair(path, target, replace=replace).records
+    from tensorbytes.tools.conversion import convert
+
+    lost = {fault.name for fault in found.faults}
+    names = [_only(name) for name in _names(path) if name not in lost] if lost else None
+    return convert(path, target, found.format, names=names).tensors
 
 
 def _repair_cut(source: Source, target: Any, found: Any, out: Output) -> bool:

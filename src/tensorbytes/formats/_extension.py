@@ -45,16 +45,19 @@ def item_field(item: int) -> bytes:
     return proto.put_number(ITEM, item)
 
 
+def place_fields(place: Place) -> bytes:
+    """Which part of which item a record is; nothing for an object of one tensor outside streams."""
+    part = proto.put_number(PART, place.part) + proto.put_number(PARTS, place.parts) if place.parts != 1 else b""
+    return part + item_field(place.item) if place.item else part
+
+
 def encode(leaf: Leaf, place: Place, layout: str = "") -> bytes:
     """The extension fields, in the order of their numbers; nothing for a plain tensor."""
     value, steps, name = leaf.value, leaf.path, leaf.name
     out = [] if name is None else [proto.put_bytes(NAME, utf8(name))]
     out += _map(META, value.meta)
     out += [proto.put_bytes(STEP, _step(step, name if len(steps) == 1 else None)) for step in steps]
-    if place.parts != 1:
-        out += [proto.put_number(PART, place.part), proto.put_number(PARTS, place.parts)]
-    if place.item:
-        out.append(item_field(place.item))
+    out.append(place_fields(place))
     if leaf.kind:
         out.append(proto.put_bytes(KIND, leaf.kind.encode()))
     if layout:
@@ -81,6 +84,12 @@ def _map(number: int, entries: Mapping[str, str]) -> list[bytes]:
         proto.put_bytes(number, proto.put_bytes(1, utf8(key)) + proto.put_bytes(2, utf8(entries[key])))
         for key in sorted(entries)
     ]
+
+
+def named(name: str, stored: bool) -> bytes:
+    """The fields of a tensor that stands under its name alone, which is `stored` already or not."""
+    field = b"" if stored else proto.put_bytes(NAME, utf8(name))
+    return field + proto.put_bytes(STEP, _step(("key", name), name))
 
 
 def _step(step: Step, name: str | None) -> bytes:

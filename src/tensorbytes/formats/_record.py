@@ -101,10 +101,13 @@ def dense_header(code: int, shape: tuple[int, ...], nbytes: int, extension: byte
     """All of a dense record's payload but the content: head, extension fields, padding, checksum, tag."""
     header = tensorproto.head(code, shape) + extension
     tag = tensorproto.CONTENT_TAG + varint(nbytes) if nbytes else b""
-    if nbytes >= ALIGN_FROM and at is not None:
-        header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
-        header += _CRC_TAG + struct.pack("<I", mask(crc32c(header)))
-    return header + tag
+    return vouched(header, tag, at) if nbytes >= ALIGN_FROM and at is not None else header + tag
+
+
+def vouched(header: bytes, tag: bytes, at: int) -> bytes:
+    """A header with its padding and its checksum, and the content's tag behind it."""
+    header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
+    return header + _CRC_TAG + struct.pack("<I", mask(crc32c(header))) + tag
 
 
 def _padding(at: int) -> bytes:

@@ -30,7 +30,7 @@ from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
 LAYOUT = 1007  # the extension field that makes a list of TensorProtos a ragged or sparse value
 CONTENT_TAG = b"\x22"
 _STRING_TAG = 0x42
-_CONTENT, _STRING = 4, 8
+CONTENT, _STRING = 4, 8
 # What a string costs in memory beside its bytes, once it is a Python object in an array.
 _STRING_COST = 64
 # About what is held of a string that the kernel does not read, of a part and of an extension field with its text.
@@ -151,7 +151,7 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
     elif item.number == 2:
         proto.delimited(data, item)
         _parse_shape(message.shape, data, item)
-    elif item.number == _CONTENT:
+    elif item.number == CONTENT:
         proto.delimited(data, item)
         message.content = (item.start, item.end)
     elif item.number == _STRING:

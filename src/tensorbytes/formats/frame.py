@@ -28,7 +28,7 @@ from tensorbytes._wire import (
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _storing
-from tensorbytes.formats._extension import Place
+from tensorbytes.formats._extension import ALONE, Place
 from tensorbytes.formats._record import Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
@@ -191,38 +191,68 @@ def _is_sound(data: memoryview, start: int, end: int) -> bool:
     return bool(stored == mask(threads.crc32c(data[start:end])))
 
 
+class Order:
+    """Which record comes next: the parts of an object in turn, the items of a stream in turn."""
+
+    def __init__(self) -> None:
+        self.first = ALONE  # the place of the object's first record
+        self.have = 0  # how many parts of the object there are so far
+        self.item = 0  # the number of the last stream item, 0 outside streams
+
+    def fault(self, place: Place) -> str:
+        """What is wrong with a record of this place coming next, if anything."""
+        if place.part != self.have:
+            return f"part {place.part} of an object where part {self.have} was due"
+        if place.part:
+            mixed = (place.parts, place.item) != (self.first.parts, self.first.item) or place.document
+            return "two objects are mixed" if mixed else ""
+        # Concatenated streams start again at 1.
+        follows = place.item in (self.item + 1, 1, 0)
+        return "" if follows else f"item {place.item} of a stream follows item {self.item}"
+
+    def take(self, place: Place) -> bool:
+        """Count a record in; whether its object is whole now."""
+        if not place.part:
+            self.first, self.item = place, place.item
+        self.have += 1
+        if self.have < place.parts:
+            return False
+        self.have = 0
+        return True
+
+    @property
+    def unfinished(self) -> str:
+        """What is wrong if the file ends here."""
+        return f"the file ends after {self.have} of {self.first.parts} tensors of an object" if self.have else ""
+
+
 class Assembler:
     """Puts records back together as documents, and notices when one is missing."""
 
     def __init__(self) -> None:
         self._leaves: list[Leaf] = []
-        self._first = Place()
-        self.item = 0  # the number of the last stream item, 0 outside streams
+        self._order = Order()
+
+    @property
+    def item(self) -> int:
+        """The number of the last stream item, 0 outside streams."""
+        return self._order.item
 
     def add(self, record: Record, at: int) -> Document | None:
         """The document that this record completes, if it does."""
-        place = record.place
-        if place.part != len(self._leaves):
-            raise CorruptError(f"part {place.part} of an object where part {len(self._leaves)} was due", at=at)
-        if place.part == 0:
-            # Concatenated streams start again at 1.
-            if place.item not in (self.item + 1, 1, 0):
-                raise CorruptError(f"item {place.item} of a stream follows item {self.item}", at=at)
-            self._first, self.item = place, place.item
-        elif (place.parts, place.item) != (self._first.parts, self._first.item) or place.document:
-            raise CorruptError("two objects are mixed", at=at)
+        wrong = self._order.fault(record.place)
+        if wrong:
+            raise CorruptError(wrong, at=at)
         self._leaves.append(record.leaf)
-        if len(self._leaves) < place.parts:
+        if not self._order.take(record.place):
             return None
-        document, self._leaves = Document(self._leaves, self._first.document, self.item), []
+        document, self._leaves = Document(self._leaves, self._order.first.document, self._order.item), []
         return document
 
     def finish(self, at: int) -> None:
         """Complain if the last object is not whole."""
-        if self._leaves:
-            raise CorruptError(
-                f"the file ends after {len(self._leaves)} of {self._first.parts} tensors of an object", at=at
-            )
+        if self._order.unfinished:
+            raise CorruptError(self._order.unfinished, at=at)
 
 
 def assemble(found: Iterator[tuple[Record, int]], limits: Limits, size: int) -> Iterator[Document]:

@@ -22,6 +22,7 @@ from tensorbytes import frameworks, storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import _record
+from tensorbytes.io.hidden import is_hidden
 from tensorbytes.records import summaries
 from tensorbytes.records.files import salvage
 from tensorbytes.records.files.compression import open_source
@@ -343,7 +344,7 @@ def _event_files(folder: str) -> list[str]:
             below.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        found += [os.path.join(place, name) for name in names if "tfevents" in name]
+        found += [os.path.join(place, name) for name in names if "tfevents" in name and not is_hidden(name)]
     if not found:
         raise UsageError(f"no event files in {folder!r}: none of the names in it and below holds 'tfevents'")
     return files_alone(sorted(found))

@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 from tensorbytes import storage
 from tensorbytes.errors import MissingDependencyError, UsageError
+from tensorbytes.io.hidden import is_hidden
 
 _SHARDS = re.compile(r"(?P<name>.+)@(?P<count>\d+|\*)", re.DOTALL)
 # Some writers put the file's suffix behind the numbers.
 _SHARD = re.compile(r"(?P<name>.*)-(?P<index>\d{5,6})-of-(?P<count>\d{5,6})(?P<suffix>\.[^/\\]*)?", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
 _URL_MAGIC = re.compile(r"[*\[]")  # a question mark starts a query
-# Temporary files of writers, and what is kept beside data files.
+# Temporary files of other writers, and what is kept beside data files.
 _BESIDE = (".tmp", ".schema.json", ".index.tb")
 _MOST_SHARDS = 999_999
 _MOST_NAMED = 5
@@ -163,7 +164,8 @@ def _remote_files(pattern: str) -> list[str]:
 
 
 def _matched(pattern: str, paths: list[str]) -> list[str]:
-    found = sorted(path for path in paths if not path.endswith(_BESIDE))
+    # What was cut off a file, or kept of a writer that was never closed, is no part of the data.
+    found = sorted(path for path in paths if not (path.endswith(_BESIDE) or is_hidden(os.path.basename(path))))
     if not found:
         raise UsageError(f"no file matches {pattern!r}")
     last = os.path.basename(pattern)

@@ -1,13 +1,17 @@
 """Reading around damage: every record that is whole, and an account of what is not.
 
 Records and damaged ranges together cover a file exactly: each byte is in a record that is
-delivered, or in a range that is reported. See search.py for how records are found again.
+delivered, or in a range that is reported. See search.py for how records are found again, and objects.py for
+what the native frame makes of those that are whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -22,6 +26,7 @@ from tensorbytes.io.holding import Hold
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files.compression import Source, compressor, open_source
 from tensorbytes.records.files.framing import BLOCK_BYTES, QUESTION, Block, Stream
+from tensorbytes.records.files.objects import Survey, is_native
 from tensorbytes.records.files.search import Search
 from tensorbytes.records.files.sources import PlainSource
 from tensorbytes.records.files.window import Window
@@ -41,6 +46,8 @@ _KINDS = {
     "cut header": "the file ends inside the header of record {}",
     "cut payload": "record {} is cut off",
     "compression": "the compressed data is damaged or ends early, at record {}",
+    "object": "record {} is of an object that is not whole",
+    "missing": "records are missing in front of record {}",
 }
 
 
@@ -51,11 +58,12 @@ class Damage:
     The range is one of the file, or of the inflated stream of a compressed file. All of it is lost,
     unless `recovered`: then it is the header of a record whose payload was confirmed by its own
     checksum and is kept. How many records a range held can't always be known: it counts as one in
-    the numbers of those that follow.
+    the numbers of those that follow. Records of an "object" are what was written; others that belong to
+    them are not there.
     """
 
     path: str
-    kind: str  # "header", "payload", "cut header", "cut payload" or "compression"
+    kind: str  # "header", "payload", "cut header", "cut payload", "compression", "object" or "missing"
     start: int
     end: int
     record: int
@@ -95,7 +103,7 @@ class Report(Displayed):
             return lines[0] + "all intact"
         places = f"{len(self.damages)} places are" if len(self.damages) > 1 else "1 place is"
         lines[0] += f"{places} damaged, {self.lost} bytes lost"
-        if not self.records:
+        if not self.records and all(damage.kind != "object" for damage in self.damages):
             lines.append(f"  nothing in it is a record: {QUESTION}")
         prefix = f"{self.path}: "
         return "\n".join([*lines, *("  " + str(damage).removeprefix(prefix) for damage in self.damages)])
@@ -195,6 +203,7 @@ class _Account:
 
     def __init__(self, advice: str) -> None:
         self.records = self.intact = 0
+        self.objects = Survey()
         self._advice = advice  # to whom the file is of another format
         self.damages: list[Damage] = []
 
@@ -204,19 +213,27 @@ class _Account:
         for block in intact(source, self.damages.append, limits=limits):
             self.records += len(block.records)
             self.intact += len(block.data)
+            self.objects.add(block, len(self.damages))
             yield block
             if progress is not None:
                 progress(source.consumed, source.total)
         if progress is not None:
             progress(source.consumed, source.total)
+        self.objects.finish(len(self.damages))
         if head and not self.records:
             found = formats.sniff(head, self.report(source.path).size)
             if found not in (None, "tb"):
                 raise UsageError(f"{source.path} is a file of format {found!r}, without records; {self._advice}")
 
     def report(self, path: str) -> Report:
-        lost = sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
-        return Report(path, self.records, self.intact + lost, self.intact, tuple(self.damages))
+        size = self.intact + sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
+        found = self.objects
+        lost = [
+            Damage(path, "object" if run.count else "missing", run.start, run.end, run.number, cause=run.what)
+            for run in found.lost
+        ]
+        damages = sorted([*self.damages, *lost], key=lambda damage: (damage.start, damage.end))
+        return Report(path, self.records - found.lost_records, size, self.intact - found.lost_bytes, tuple(damages))
 
 
 def verify(
@@ -245,9 +262,10 @@ def repair(
 ) -> Report:
     """Write the whole records of `src` to `dst`, in the same compression, and report what was lost.
 
-    Their bytes are copied as they are; only a record whose header was damaged gets a new one. `dst`
-    is replaced atomically if it is a local path. That it is `src` itself must be said by `replace`:
-    what is damaged is then lost for good. If no record is whole, nothing is written.
+    Their bytes are copied as they are; only a record whose header was damaged gets a new one. Of the native frame, the
+    objects that are whole are kept, and numbered anew where others are missing; of a file that is one object alone,
+    those of its tensors that are whole. `dst` is replaced atomically if it is a local path. That it is `src` itself
+    must be said by `replace`: what is damaged is then lost for good. If nothing is whole, nothing is written.
     """
     same = src is dst or (storage.is_local(src) and storage.is_local(dst) and _same_file(src, dst))
     if same and not replace:
@@ -255,32 +273,81 @@ def repair(
             f"{storage.describe(src)} would be replaced by its repaired self: pass replace=True, or keep it"
         )
     account = _Account("the command tb repair keeps the tensors of such files that are whole")
-
-    def pieces() -> Generator[Buffer]:
-        with open_source(src, compression, limits=limits) as source:
-            packer = compressor(source.compression)
-            for block in account.blocks(source, limits, progress):
-                last = account.damages[-1] if account.damages else None
-                if last is not None and last.recovered and last.start == block.base:
-                    yield packer.compress(_wire.frame_header(int(block.records[0, 1])))
-                    yield packer.compress(block.data[HEADER_BYTES:])
-                else:
-                    yield packer.compress(block.data)
-            if account.damages and not account.records:
-                if same:
-                    raise UsageError(f"{source.path}: no record in it is whole, so it is not replaced by nothing")
-                raise CorruptError(
-                    f"no record in it is whole, so nothing is written; {QUESTION}",
-                    at=account.damages[0].start,
-                    path=source.path,
-                )
-            yield packer.finish()
-
     # Who replaces what he reads has the path all the time: what is appended meanwhile would be lost.
-    with _held(dst) if same else contextlib.nullcontext() as hold, contextlib.closing(pieces()) as made:
-        first = next(made)  # what has no records raises before anything is opened for writing
-        storage.write(dst, chain([first], made), hold=hold)
+    with _held(dst) if same else contextlib.nullcontext() as hold, _openings(src, compression, limits) as opened:
+        native = _is_native(opened, limits)
+        if native:  # how many objects of it are whole is known at its end
+            with opened() as source:
+                deque(account.blocks(source, limits, progress), 0)
+
+        def pieces() -> Generator[Buffer]:
+            with opened() as source:
+                packer = compressor(source.compression)
+                if native:
+                    made = account.objects.mended(intact(source, lambda damage: None, limits=limits), source.path)
+                else:
+                    made = _copied(account, source, limits, progress)
+                yield from map(packer.compress, made)
+                _check_kept(account.report(source.path), same)
+                yield packer.finish()
+
+        with contextlib.closing(pieces()) as made:
+            first = next(made)  # what has no records raises before anything is opened for writing
+            storage.write(dst, chain([first], made), hold=hold)
     return account.report(storage.describe(src))
+
+
+@contextlib.contextmanager
+def _openings(src: Any, compression: str, limits: Limits) -> Iterator[Callable[[], Source]]:
+    """Opens a source from its start, as often as that is asked for; what can't go back is kept in a file meanwhile."""
+    with contextlib.ExitStack() as stack:
+        file, start = src, 0
+        if not storage.is_path(src):
+            storage.check_target(src, "read")
+            if not (hasattr(src, "seekable") and src.seekable()):
+                file = stack.enter_context(tempfile.TemporaryFile())
+                shutil.copyfileobj(src, file)
+                file.seek(0)
+            start = file.tell()
+
+        def opened() -> Source:
+            if not storage.is_path(src):
+                file.seek(start)
+            source = open_source(file, compression, limits=limits)
+            source.path = storage.describe(src)
+            return source
+
+        yield opened
+
+
+def _is_native(opened: Callable[[], Source], limits: Limits) -> bool:
+    with opened() as source:
+        first = next(intact(source, lambda damage: None, limits=limits), None)
+        return first is not None and is_native(first)
+
+
+def _copied(account: _Account, source: Source, limits: Limits, progress: Progress | None) -> Iterator[Buffer]:
+    """The whole records of a file as they are, with new headers where theirs were damaged."""
+    for block in account.blocks(source, limits, progress):
+        last = account.damages[-1] if account.damages else None
+        if last is not None and last.recovered and last.start == block.base:
+            yield _wire.frame_header(int(block.records[0, 1]))
+            yield block.data[HEADER_BYTES:]
+        else:
+            yield block.data
+
+
+def _check_kept(report: Report, same: bool) -> None:
+    """Refuse to write nothing in the place of something."""
+    if report.ok or report.records:
+        return
+    at = report.damages[0].start
+    if any(damage.kind == "object" for damage in report.damages):
+        rest = "it is not replaced by nothing" if same else "nothing is written"
+        raise CorruptError(f"no object in it is whole, so {rest}", at=at, path=report.path)
+    if same:
+        raise UsageError(f"{report.path}: no record in it is whole, so it is not replaced by nothing")
+    raise CorruptError(f"no record in it is whole, so nothing is written; {QUESTION}", at=at, path=report.path)
 
 
 def _held(path: Any) -> Hold:

@@ -1,0 +1,97 @@
+"""Records of the native frame that move to another place, as they are: their values are not read.
+
+A record says which part of an object it is, and which item of a stream. Where others are missing, these numbers have a
+gap, which no reader takes: whoever closes it writes the numbers anew, and the padding and the checksum with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorbytes._wire import plain_tensor, proto
+from tensorbytes.errors import CorruptError
+from tensorbytes.formats._extension import (
+    ALONE,
+    DOCUMENT,
+    HEADER_CRC,
+    ITEM,
+    NAME,
+    PADDING,
+    PART,
+    PARTS,
+    STEP,
+    Extension,
+    Place,
+    named,
+    place_fields,
+)
+from tensorbytes.formats._record import vouched
+from tensorbytes.formats._tensorproto import CONTENT
+from tensorbytes.tree import path_name
+
+# dtype and shape; what the place decides.
+_HEAD = {1, 2}
+_OF_PLACE = {PART, PARTS, ITEM, HEADER_CRC}
+
+
+def place_of(payload: memoryview) -> Place:
+    """Where a record stands, whatever it holds. One that is no TensorProto stands for itself."""
+    plain = plain_tensor(payload, 0, len(payload))
+    if plain is not None:
+        return Place(item=plain[4]) if plain[4] else ALONE
+    ext = Extension()
+    try:
+        for item in proto.fields(payload, 0, len(payload)):
+            if item.number in (PART, PARTS, ITEM, DOCUMENT):
+                ext.take(payload, item, 0)
+    except CorruptError:
+        return ALONE
+    return Place(ext.part, ext.parts, ext.item, ext.document)
+
+
+def moved(payload: memoryview, place: Place, at: int, *, flat: bool) -> list[Any]:
+    """The payload of a record as it is at another place, and at file offset `at`.
+
+    `flat` puts an item of a list under its name: others of the list are missing, and a part of a list is no list.
+    """
+    head, values = [], [(0, 0)]
+    content: proto.Field | None = None
+    for item, stop in _spans(payload):
+        content = item if item.number == CONTENT else content
+        if item.number in _HEAD or (item.number >= NAME and item.number != PADDING):
+            head.append((item.number, bytes(payload[item.at : stop])))
+        elif item.at == values[-1][1]:
+            values[-1] = values[-1][0], stop
+        else:  # padding stands between the parts of a layout
+            values.append((item.at, stop))
+    sealed = any(number == HEADER_CRC for number, _ in head)
+    head = [(number, field) for number, field in head if number not in _OF_PLACE]
+    head = [*(_under_its_name(head) if flat else head), (PART, place_fields(place))]
+    header = b"".join(field for _, field in sorted(head, key=lambda numbered: numbered[0]))
+    if not sealed or content is None:
+        return [header, *(payload[start:stop] for start, stop in values)]
+    return [vouched(header, bytes(payload[content.at : content.start]), at), payload[content.start : content.end]]
+
+
+def _spans(payload: memoryview) -> Iterator[tuple[proto.Field, int]]:
+    """The fields of a message, and where each of them ends."""
+    before = None
+    for item in proto.fields(payload, 0, len(payload)):
+        if before is not None:
+            yield before, item.at
+        before = item
+    if before is not None:
+        yield before, len(payload)
+
+
+def _under_its_name(head: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    ext = Extension()
+    for number, field in head:
+        if number in (NAME, STEP):
+            view = memoryview(field)
+            ext.take(view, next(proto.fields(view, 0, len(view))), 0)
+    if all(kind not in ("list", "tuple") for kind, _ in ext.steps):
+        return head
+    fields = named(str(path_name(tuple(ext.steps))), stored=ext.name is not None)
+    return [*(one for one in head if one[0] != STEP), (STEP, fields)]
