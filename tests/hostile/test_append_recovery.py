@@ -352,6 +352,39 @@ def test_149_one_record_of_the_other_sort_that_is_cut(tmp_path, folder):
             assert tried.kept == size or not tried.refused
 
 
+@pytest.mark.parametrize("value", [np.arange(3), {"w": np.arange(3), "b": 1.5}, [], "text", np.zeros((0, 4))], ids=str)
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy"])
+def test_204_records_are_not_appended_to_a_native_file(compression, value, tmp_path):
+    """Examples had been added to a saved file, which nobody could load again."""
+    path = tmp_path / "m.tb"
+    tb.save(value, path)
+    with tb.RecordWriter(tmp_path / "c", compression=compression, sidecar=False) as writer:
+        for payload in tb.open_records(path).payloads():
+            writer.write_raw(payload)
+    (tmp_path / "c").replace(path)
+    data = path.read_bytes()
+    for size in (len(data), len(data) - 1):
+        path.write_bytes(data[:size])
+        for options in ({}, {"schema": {"a": "int64"}}, {"sidecar": False}):
+            with pytest.raises(tb.UsageError, match=r"records of tensors .*tb\.open\(path, 'a'\) appends"):
+                tb.RecordWriter(path, mode="a", **options)
+        assert path.read_bytes() == data[:size]
+        assert [entry.name for entry in tmp_path.iterdir()] == ["m.tb"]
+
+
+def test_204_examples_with_fields_of_a_tensor_are_appended_to(tmp_path):
+    """A field that an Example has no place for is passed over."""
+    path = tmp_path / "x.tfrecord"
+    with tb.RecordWriter(path, sidecar=False) as writer:
+        writer.write({"a": 1})
+    (payload,) = (bytes(one) for one in tb.open_records(path).payloads())
+    with tb.RecordWriter(path, sidecar=False) as writer:
+        writer.write_raw(tb.dumps(np.arange(3), "tensorproto") + payload)
+    with tb.RecordWriter(path, mode="a", sidecar=False) as writer:
+        writer.write({"a": 2})
+    assert [int(row["a"]) for row in tb.open_records(path)] == [1, 2]
+
+
 def test_149_other_formats_are_left_alone(folder):
     value = {"a": np.arange(4.0), "b": np.arange(3)}
     for name in ("x.npz", "x.safetensors", "x.pt"):
