@@ -1,10 +1,11 @@
-"""Append cuts off what is provably an unfinished last write, and keeps it beside the file (catalogue 147 to 150).
+"""Append cuts off what is provably an unfinished last write, and keeps it beside the file (catalogue 147 on, 200 on).
 
 Damage anywhere else is CorruptError, and nothing is touched. One rule judges every case here: each byte that was
 there is still in the file or in what was cut off, and no record that is as it was is in what was cut off.
 """
 
 import gzip
+import io
 import os
 import struct
 import sys
@@ -14,7 +15,9 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes import storage
-from tensorbytes._wire import frame_header
+from tensorbytes._wire import frame_header, varint
+from tensorbytes.records.files import decoders
+from tensorbytes.records.write import tail
 from tests.support.appended_files import (
     CUT,
     GZIP,
@@ -30,6 +33,7 @@ from tests.support.appended_files import (
     sample,
     zeroed,
 )
+from tests.support.work import check_linear
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 
@@ -297,6 +301,188 @@ def test_147_snappy_with_a_wrong_size_of_a_block(size, tmp_path, folder):
         assert check(found, damaged, folder).refused, number
 
 
+def blocks_of(path, count, rows=100):
+    """The bytes of a snappy file of some blocks, with `rows` records in each, and where the blocks start."""
+    starts = []
+    for _ in range(count):
+        starts.append(path.stat().st_size if path.exists() else 0)
+        with tb.RecordWriter(path, mode="a", compression="snappy" if not path.exists() else None) as writer:
+            for number in range(rows):
+                writer.write(record(number))
+    return path.read_bytes(), starts
+
+
+@pytest.mark.parametrize("missing", [0, 1, 300])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_200_a_flipped_bit_in_the_length_of_a_snappy_block(count, missing, tmp_path):
+    """A block that claimed more than there is was taken for an unfinished one: 100 sound records were cut off."""
+    path = SNAPPY.file(tmp_path)
+    data, starts = blocks_of(path, count)
+    for start in starts:
+        for bit in range(8 * start, 8 * start + 32):
+            damaged = flipped(data, bit)[: len(data) - missing]
+            path.write_bytes(damaged)
+            tried = attempt(SNAPPY, path)
+            assert "repair" in tried.refused, bit
+            assert tried.kept == len(damaged)
+
+
+def test_200_a_flipped_bit_in_a_snappy_block_inside_a_record(tmp_path):
+    """None of these blocks but the first shows a header, and none holds a whole record."""
+    path = SNAPPY.file(tmp_path)
+    data, _ = blocks_of(path, 1)
+    with tb.RecordWriter(path, mode="a") as writer:
+        writer.write_raw(np.random.default_rng(1).bytes(900_000))
+    good, data = len(data), path.read_bytes()
+    start, blocks = good, 0
+    while start < len(data):
+        for bit in range(8 * start, 8 * start + 32):
+            path.write_bytes(flipped(data, bit))
+            tried = attempt(SNAPPY, path)
+            assert "repair" in tried.refused, bit
+            assert tried.kept == len(data)
+        start, blocks = start + 4 + int.from_bytes(data[start : start + 4], "big"), blocks + 1
+    assert blocks > 3
+    path.write_bytes(data[:-300])
+    assert attempt(SNAPPY, path) == ("", good)
+
+
+def test_200_sound_snappy_blocks_behind_one_that_claims_too_much(tmp_path):
+    """A claim that its content allows, since that is not all there either: what follows tells."""
+    path = SNAPPY.file(tmp_path)
+    with tb.RecordWriter(path, compression="snappy", sidecar=False) as writer:
+        for number in range(3):
+            writer.write_raw(np.random.default_rng(number).bytes(40_000))
+            writer.flush()
+    data = path.read_bytes()
+    size = 4 + int.from_bytes(data[:4], "big")
+    lying = struct.pack(">I", 200_000) + data[size + 4 : size + 20_000]
+    for rest in (data[2 * size :], data[2 * size : -1], data[2 * size :][:100]):
+        path.write_bytes(data[:size] + lying + rest)
+        tried = attempt(SNAPPY, path)
+        assert "repair" in tried.refused
+        assert tried.kept == size + len(lying) + len(rest)
+
+
+class Counted(io.FileIO):
+    """Knows how much was read of it."""
+
+    taken = 0
+
+    def read(self, size=-1, /):
+        data = super().read(size)
+        self.taken += len(data)
+        return data
+
+
+def _spread(size):
+    """The first three bytes of a varint, as far as the marks are not concerned, in a word of four."""
+    return (size & 0x7F) << 24 | (size >> 7 & 0x7F) << 16 | (size >> 14 & 0x7F) << 8
+
+
+def claims(path, count):
+    """A sound block, then one that is cut; in it, every 8 bytes may be a block that ends where the file does."""
+    with tb.RecordWriter(path, compression="snappy", sidecar=False) as writer:
+        writer.write(record(1))
+    sizes = range(8 * count - 4, 0, -8)
+    places = b"".join(struct.pack(">II", size, 0x80808000 | _spread(size)) for size in sizes)
+    cut = varint(16 * count) + b"\xfc" + struct.pack("<I", 16 * count) + frame_header(16 * count) + places
+    with open(path, "ab") as file:
+        file.write(struct.pack(">I", 17 * count) + cut)
+    return Counted(path)
+
+
+def test_205_many_places_that_may_be_snappy_blocks(tmp_path):
+    """All of the rest was read for each of them: 10 seconds for a megabyte, 40 for two."""
+    good = []
+
+    def make(count):
+        good.append(claims(tmp_path / f"{count}.tfrecord", count))
+        return good[-1]
+
+    check_linear(make, lambda file: tail.find(file, file.name, "snappy"), 2000)
+    for file in good:
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            file.taken = 0
+            assert tail.find(file, file.name, "snappy").records == 1
+            assert size <= file.taken < 4 * size
+
+
+def test_205_a_copy_in_a_snappy_block_costs_its_size(monkeypatch):
+    """Not its distance."""
+    taken = []
+
+    class Plain(bytearray):
+        def __getitem__(self, key):
+            taken.append(len(found := super().__getitem__(key)))
+            return found
+
+    monkeypatch.setattr(decoders, "bytearray", Plain, raising=False)
+    literal, copy = b"\xfc" + struct.pack("<I", 99_999) + bytes(100_000), b"\xff" + struct.pack("<I", 100_000)
+    assert decoders.snappy_start(literal + 100 * copy, 1 << 20) == bytes(106_400)
+    assert sum(taken) < 2 * 106_400
+
+
+@pytest.mark.parametrize("kind", [GZIP, SNAPPY], ids=lambda kind: kind.name)
+def test_201_the_only_write_was_not_finished(kind, tmp_path, folder):
+    """Nothing is whole, but the header of the first record shows whose file it is."""
+    path = kind.file(tmp_path)
+    with kind.open(path) as writer:
+        writer.write(large(0, 5000))
+    data = path.read_bytes()
+    for size in (200, 1000, len(data) // 2, len(data) - 100):
+        (made := kind.file(folder)).write_bytes(data[:size])
+        assert attempt(kind, made) == ("", 0)
+        for entry in folder.iterdir():
+            entry.unlink()
+
+
+@pytest.mark.parametrize("kind", [GZIP, SNAPPY], ids=lambda kind: kind.name)
+def test_201_whole_records_in_a_part_that_is_cut_are_kept(kind, tmp_path):
+    path = kind.file(tmp_path)
+    with kind.open(path) as writer:
+        for number in range(200):
+            writer.write(large(number, 20))
+    data = path.read_bytes()
+    for size in (len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:size])
+        assert "whole records in its last part would be lost" in attempt(kind, path).refused
+    tb.repair(path, tmp_path / "repaired.tfrecord")
+    assert len(list(tb.open_records(tmp_path / "repaired.tfrecord"))) >= 199
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("named", [False, True])
+def test_202_flipped_flags_of_a_gzip_member(named, members, tmp_path):
+    """zlib takes the data for a name then, and waits for its end: that was an unfinished write."""
+    found = sample(PLAIN, tmp_path)
+    path = GZIP.file(tmp_path)
+    member = gzip.compress(found.data)
+    if named:
+        member = member[:3] + b"\x08" + member[4:10] + b"records\0" + member[10:]
+    start = len(member) * (members - 1)
+    for bit in range(8 * start + 24, 8 * start + 32):
+        for size in (len(member) * members, len(member) * members - 9):
+            damaged = flipped(member * members, bit)[:size]
+            path.write_bytes(damaged)
+            tried = attempt(GZIP, path)
+            assert tried.kept == size
+            # Bit 0 says that the content is text, which changes nothing.
+            assert "repair" in tried.refused or (bit % 8 == 0 and size == len(member) * members)
+            for entry in tmp_path.iterdir():
+                entry.unlink()
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_202_a_long_header_of_a_gzip_member(before, tmp_path):
+    path = GZIP.file(tmp_path)
+    data = sample(GZIP, tmp_path).data * before + b"\x1f\x8b\x08\x08" + bytes(6) + b"backup-of-everything" * 5000
+    path.write_bytes(data)
+    assert "repair" in attempt(GZIP, path).refused
+    assert path.read_bytes() == data
+
+
 # ---- files that are not ours -------------------------------------------------------
 
 FOREIGN = {
@@ -350,6 +536,58 @@ def test_149_one_record_of_the_other_sort_that_is_cut(tmp_path, folder):
             for entry in folder.iterdir():
                 entry.unlink()
             assert tried.kept == size or not tried.refused
+
+
+CONTENT = {
+    "text": b"to be or not to be, that is the question. " * 100,
+    "random": np.random.default_rng(5).bytes(5000),
+    "zeros": bytes(10_000),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("content", CONTENT)
+def test_203_the_start_of_a_gzip_file_that_is_not_ours(content, tmp_path):
+    """A2 for gzip: as long as nothing could be inflated, it was taken for a write of ours, and emptied."""
+    path = GZIP.file(tmp_path)
+    data = gzip.compress(CONTENT[content])
+    for size in range(1, min(len(data), 120)):
+        path.write_bytes(data[:size])
+        assert "repair" in attempt(GZIP, path).refused, size
+        assert path.read_bytes() == data[:size]
+
+
+@pytest.mark.parametrize("value", [np.arange(3), {"w": np.arange(3), "b": 1.5}, [], "text", np.zeros((0, 4))], ids=str)
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy"])
+def test_204_records_are_not_appended_to_a_native_file(compression, value, tmp_path):
+    """Examples had been added to a saved file, which nobody could load again."""
+    path = tmp_path / "m.tb"
+    tb.save(value, path)
+    with tb.RecordWriter(tmp_path / "c", compression=compression, sidecar=False) as writer:
+        for payload in tb.open_records(path).payloads():
+            writer.write_raw(payload)
+    (tmp_path / "c").replace(path)
+    data = path.read_bytes()
+    for size in (len(data), len(data) - 1):
+        path.write_bytes(data[:size])
+        for options in ({}, {"schema": {"a": "int64"}}, {"sidecar": False}):
+            with pytest.raises(tb.UsageError, match=r"records of tensors .*tb\.open\(path, 'a'\) appends"):
+                tb.RecordWriter(path, mode="a", **options)
+        assert path.read_bytes() == data[:size]
+        assert [entry.name for entry in tmp_path.iterdir()] == ["m.tb"]
+
+
+def test_204_examples_with_fields_of_a_tensor_are_appended_to(tmp_path):
+    """A field that an Example has no place for is passed over."""
+    path = tmp_path / "x.tfrecord"
+    with tb.RecordWriter(path, sidecar=False) as writer:
+        writer.write({"a": 1})
+    (payload,) = (bytes(one) for one in tb.open_records(path).payloads())
+    with tb.RecordWriter(path, sidecar=False) as writer:
+        writer.write_raw(tb.dumps(np.arange(3), "tensorproto") + payload)
+    with tb.RecordWriter(path, mode="a", sidecar=False) as writer:
+        writer.write({"a": 2})
+    assert [int(row["a"]) for row in tb.open_records(path)] == [1, 2]
 
 
 def test_149_other_formats_are_left_alone(folder):

@@ -312,7 +312,7 @@ class Unsnapper:
         plain, start = snappy_length(bytes(head[_LENGTH_BYTES : _LENGTH_BYTES + length]))
         if not start:
             self._without_size(length)
-        elif not (plain <= _SNAPPY_MOST_OUTPUT * length and length <= _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain):
+        elif not snappy_possible(length, plain):
             self._fail(f"impossible snappy block: {length} bytes that should hold {plain}", feed.offset)
             self._until_damage(min(length, _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain), plain, start)
         elif max(plain, length) > self._limits.max_bytes:
@@ -369,8 +369,18 @@ def snappy_length(block: bytes) -> tuple[int, int]:
     return 0, 0
 
 
+def snappy_possible(length: Any, plain: Any) -> Any:
+    """Whether a block of so many bytes can decode to so many; of arrays, for each pair."""
+    return (plain <= _SNAPPY_MOST_OUTPUT * length) & (length <= _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain)
+
+
 def snappy_start(elements: bytes, limit: int) -> bytes:
     """Up to `limit` of the first bytes of a raw snappy block, as far as it can be decoded."""
+    return snappy_part(elements, limit)[0]
+
+
+def snappy_part(elements: bytes, limit: int) -> tuple[bytes, bool]:
+    """What `snappy_start` gives, and whether the elements are sound as far as they go."""
     out, at = bytearray(), 0
     while len(out) < limit and at < len(elements):
         tag = elements[at]
@@ -388,7 +398,8 @@ def snappy_start(elements: bytes, limit: int) -> bytes:
         size = 4 + (tag >> 2 & 7) if tag & 3 == 1 else 1 + (tag >> 2)
         distance = number | tag >> 5 << 8 if tag & 3 == 1 else number
         if not 0 < distance <= len(out):
-            break
-        pattern = out[len(out) - distance :][:size]
+            return bytes(out), False
+        start = len(out) - distance
+        pattern = out[start : start + size]  # no more: a copy from far back must not cost its distance
         out += (pattern * -(-size // len(pattern)))[:size]
-    return bytes(out[:limit])
+    return bytes(out[:limit]), True

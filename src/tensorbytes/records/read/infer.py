@@ -40,22 +40,25 @@ _HEAD_BYTES = 4096
 
 
 def check_examples(block: Block) -> None:
-    """Refuse a file of tensors, whose records would all be read as empty Examples.
-
-    A tensor's fields may stand in an Example too, where they are passed over: one with features stays one.
-    """
+    """Refuse a file of tensors, whose records would all be read as empty Examples."""
     if block.first or not len(block.records):
         return
     start, size = block.records[0].tolist()
-    payload = bytes_view(block.data)[start : start + size]
-    if not formats.get("tensorproto").sniff(bytes(payload[:_HEAD_BYTES]), size):
-        return
+    if is_tensor(bytes_view(block.data)[start : start + size], size):
+        raise UsageError(f"{block.path}: records of tensors rather than Examples; tb.open(path) reads them")
+
+
+def is_tensor(start: memoryview, size: int) -> bool:
+    """Whether a record of so many bytes, which starts with these or is them, is a tensor.
+
+    A tensor's fields may stand in an Example too, where they are passed over: one with features stays one.
+    """
+    if not formats.get("tensorproto").sniff(bytes(start[:_HEAD_BYTES]), size):
+        return False
     try:
-        if any((field.number, field.wire) == (1, proto.DELIMITED) for field in proto.fields(payload, 0, size)):
-            return
+        return all((field.number, field.wire) != (1, proto.DELIMITED) for field in proto.fields(start, 0, len(start)))
     except CorruptError:
-        return
-    raise UsageError(f"{block.path}: records of tensors rather than Examples; tb.open(path) reads them")
+        return len(start) < size
 
 
 @dataclass(slots=True)

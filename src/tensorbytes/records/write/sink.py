@@ -10,18 +10,27 @@ from typing import Any
 from tensorbytes import storage
 from tensorbytes.errors import UsageError
 from tensorbytes.output import Output
-from tensorbytes.records.files.compression import Compressor, compressor, detect, open_source
-from tensorbytes.records.files.detection import HEAD_BYTES, by_suffix, checked_name
-from tensorbytes.records.files.framing import blocks
+from tensorbytes.records.files.compression import Compressor, compressor
+from tensorbytes.records.files.detection import (
+    HEAD_BYTES,
+    by_suffix,
+    checked_name,
+    detect,
+    is_record_header,
+    plain_start,
+)
 from tensorbytes.records.files.paths import base_path, shard_path
 from tensorbytes.records.schema import sidecar_path
 from tensorbytes.records.write import tail
+from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.tfrecord.tail import cut
 from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
 _BUFFER_BYTES = 1 << 18
 _MOST_NAME_BYTES = 255  # as most file systems have it
+# So much of a file tells whether its first record is a tensor.
+_LOOK_BYTES = 1 << 13
 # From the warning about a torn tail up to the caller of RecordWriter().
 _CALLER = 6
 
@@ -214,15 +223,14 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
 
     def resume(file: Any, path: str) -> int:
         nonlocal found, count
-        head = file.read(HEAD_BYTES)
+        head = file.read(_LOOK_BYTES)
         if not head:
             return 0
-        found = detect(head)
+        found = detect(head[:HEAD_BYTES])
         if wanted is not None and found != wanted:
             raise UsageError(f"{path}: its compression is {found!r}, not {wanted!r}; leave compression= out to keep it")
+        _check_no_tensors(head, path, found)
         end = tail.find(file, path, found)
-        if end.records and end.at < os.fstat(file.fileno()).st_size:
-            _check_examples(path, found)
         cut(file, path, end.at, "record", _CALLER)
         count = end.records
         return end.at
@@ -235,12 +243,17 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
         raise
 
 
-def _check_examples(path: str, compression: str) -> None:
-    """Cut nothing off a stream of objects, whose records belong together."""
-    from tensorbytes.records.read.infer import check_examples
+def _check_no_tensors(head: bytes, path: str, compression: str) -> None:
+    """Leave a native file alone: its records are tensors that belong together, and no other record may join them."""
+    from tensorbytes.records.read.infer import is_tensor
 
-    with open_source(path, compression, prefetch=False) as source:
-        check_examples(next(blocks(source)))
+    plain = plain_start(head, compression)
+    if is_record_header(plain):
+        size = int.from_bytes(plain[:8], "little")
+        if is_tensor(memoryview(plain)[HEADER_BYTES : HEADER_BYTES + size], size):
+            first = "" if compression == "none" else "decompress it first, then "
+            what = "records of tensors rather than Examples"
+            raise UsageError(f"{path}: {what}; {first}tb.open(path, 'a') appends to them")
 
 
 def _packer(compression: str, level: int | None) -> Compressor | None:

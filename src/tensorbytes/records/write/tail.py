@@ -2,7 +2,8 @@
 
 tfrecord/tail.py says what may be cut off. Here is what is special about compressed files: a new gzip member, or snappy
 block, may begin only where one ends, so those are inflated and checked, with places noted where both a part and a
-record end. A last part that is cut goes, unless there are whole records in it.
+record end. A last part that is cut goes, unless there are whole records in it, or it can be told that not its end is
+missing but its start is damaged. A file that shows no record at all may be anybody's.
 """
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ import numpy as np
 
 from tensorbytes.errors import LIMITS, CorruptError, UsageError
 from tensorbytes.records.files import framing
-from tensorbytes.records.files.decoders import snappy_length
+from tensorbytes.records.files.decoders import snappy_length, snappy_part, snappy_possible, snappy_start
 from tensorbytes.records.files.detection import is_record_header
 from tensorbytes.tfrecord import HEADER_BYTES, tail
 from tensorbytes.tfrecord.tail import ADVICE, End
 
 _READ_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_FLAGS_AT = 3
+# Those that say what else is in the header: each mix of an extra field, a name and a comment.
+_GZIP_FLAGS = range(0, 32, 4)
 # A member that starts with a record shows its header within so many bytes.
 _LOOK_BYTES = 1 << 12
-# An element of 3 bytes can stand for 64.
-_SNAPPY_MOST_OUTPUT = 22
 _SNAPPY_LENGTH_BYTES = 4
+_SNAPPY_SIZE_BYTES = 5
+# A block that starts with a record shows its header within so many bytes: at worst six stand for one.
+_SNAPPY_LOOK_BYTES = _SNAPPY_LENGTH_BYTES + _SNAPPY_SIZE_BYTES + 6 * HEADER_BYTES
+# Places that are looked at together.
+_SNAPPY_PLACES = 1 << 16
 
 
 def find(file: Any, path: str, compression: str) -> End:
@@ -70,10 +77,11 @@ def _in_parts(parts: _Parts) -> End:
             at=good.at,
             path=parts.path,
         )
-    if not seen and not parts.ends and not parts.cut:
-        what = "nothing but zeros, which don't tell whose they are: remove it, or repair it first"
-        raise CorruptError(what, at=0, path=parts.path)
-    if good.at < size and (other := parts.another(good.at + 1)) is not None:
+    if good.at == size:
+        return good
+    if not is_record_header(parts.head):
+        raise CorruptError(f"not a file of records, or its first part is damaged; {ADVICE}", at=0, path=parts.path)
+    if (other := parts.another(good.at)) is not None:
         raise CorruptError(
             f"a part of the compressed data is cut, and another follows it at byte {other}; {ADVICE}",
             at=good.at,
@@ -91,6 +99,7 @@ class _Parts:
         self.file, self.path = file, path
         self.at = 0  # where the present part starts
         self.ends: list[tuple[int, int]] = []  # of each part: in the plain bytes, in the file
+        self.head = b""  # the first plain bytes, where the header of a record should stand
         self.cut = False  # whether the file ends inside a part
         self.broken: str | None = None  # what is wrong with a part that is not just cut
         self._plain, self._pieces, self._left = 0, self._inflated(), memoryview(b"")
@@ -102,6 +111,7 @@ class _Parts:
             if piece is None:
                 return 0
             self._plain += len(piece)
+            self.head += piece[: HEADER_BYTES - len(self.head)]
             self._left = memoryview(piece)
         count = min(len(view), len(self._left))
         view[:count] = self._left[:count]
@@ -134,7 +144,7 @@ class _Parts:
         raise NotImplementedError
 
     def another(self, at: int) -> int | None:
-        """Where a part starts, from `at` on, that holds records."""
+        """Where a part starts, behind the start of the one at `at`, that starts with a record."""
         raise NotImplementedError
 
     def _only_zeros(self) -> bool:
@@ -164,9 +174,21 @@ class _Members(_Parts):
                 piece = inflate.unconsumed_tail
             if inflate.eof:
                 return at - len(inflate.unused_data)
+        self._check_header(at)
         return None
 
+    def _check_header(self, end: int) -> None:
+        """Raise if the file has no end of a member because zlib takes for its header what is none."""
+        if self._is_member(self.at):
+            return
+        if any(self._is_member(self.at, flags) for flags in _GZIP_FLAGS):
+            raise _Broken("the flags of a gzip member are damaged")
+        before = self.ends[-1][0] if self.ends else 0
+        if self._plain == before and end - self.at > _LOOK_BYTES:
+            raise _Broken(f"{end - self.at} bytes that start as a gzip member does, and hold nothing")
+
     def another(self, at: int) -> int | None:
+        at += 1
         while len(data := bytes(self._bytes(at, least=len(_GZIP_MAGIC)))) >= len(_GZIP_MAGIC):
             found = -1
             while (found := data.find(_GZIP_MAGIC, found + 1)) >= 0:
@@ -175,11 +197,14 @@ class _Members(_Parts):
             at += len(data) - len(_GZIP_MAGIC) + 1
         return None
 
-    def _is_member(self, at: int) -> bool:
-        """Whether there is the start of a member that starts with a record."""
+    def _is_member(self, at: int, flags: int | None = None) -> bool:
+        """Whether there is the start of a member that starts with a record; with other flags than it has, if given."""
         self.file.seek(at)
+        head = bytearray(self.file.read(_LOOK_BYTES))
+        if flags is not None:
+            head[_GZIP_FLAGS_AT : _GZIP_FLAGS_AT + 1] = bytes([flags])
         try:
-            return is_record_header(zlib.decompressobj(31).decompress(self.file.read(_LOOK_BYTES), HEADER_BYTES))
+            return is_record_header(zlib.decompressobj(31).decompress(head, HEADER_BYTES))
         except zlib.error:
             return False
 
@@ -190,40 +215,75 @@ class _Blocks(_Parts):
     def _part(self) -> Generator[bytes, None, int | None]:
         self.file.seek(self.at)
         header = self.file.read(_SNAPPY_LENGTH_BYTES)
-        size = int.from_bytes(header, "big")
-        end = self.at + _SNAPPY_LENGTH_BYTES + size
-        if len(header) < _SNAPPY_LENGTH_BYTES or end > os.fstat(self.file.fileno()).st_size:
+        if len(header) < _SNAPPY_LENGTH_BYTES:
             return None
-        yield _unsnap(self.file.read(size))
-        return end
+        length = int.from_bytes(header, "big")
+        head = self.file.read(min(length, _SNAPPY_SIZE_BYTES))
+        size, start = snappy_length(head)
+        if not start and len(head) < min(length, _SNAPPY_SIZE_BYTES):
+            return None
+        if not start or not snappy_possible(length, size) or size > LIMITS.max_bytes:
+            raise _Broken(f"an impossible snappy block: {length} bytes that should hold {size}")
+        begin = self.at + _SNAPPY_LENGTH_BYTES
+        there = min(length, os.fstat(self.file.fileno()).st_size - begin)
+        block = head + self.file.read(there - len(head))
+        if there < length:
+            yield _unsnap_cut(block[start:], size)
+            return None
+        yield _unsnap(block)
+        return begin + length
 
     def another(self, at: int) -> int | None:
-        """They have no mark. One that ends where the file does is a block."""
-        size = os.fstat(self.file.fileno()).st_size
-        while len(data := bytes(self._bytes(at, least=_SNAPPY_LENGTH_BYTES + 1))) > _SNAPPY_LENGTH_BYTES:
-            for inside in range(len(data) - _SNAPPY_LENGTH_BYTES):
-                length = int.from_bytes(data[inside : inside + _SNAPPY_LENGTH_BYTES], "big")
-                here = at + inside
-                if length and here + _SNAPPY_LENGTH_BYTES + length == size and self._is_block(here, length):
-                    return here
-            at += len(data) - _SNAPPY_LENGTH_BYTES
-        return None
+        """They have no mark: any bytes may be a length and a size, but hardly with the header of a record behind them.
 
-    def _is_block(self, at: int, length: int) -> bool:
-        self.file.seek(at + _SNAPPY_LENGTH_BYTES)
-        try:
-            return bool(_unsnap(self.file.read(length)))
-        except _Broken:
-            return False
+        The block at `at` itself must not be found again, by the last bytes of its size alone.
+        """
+        size = self._bytes(at + _SNAPPY_LENGTH_BYTES, _SNAPPY_SIZE_BYTES, least=_SNAPPY_SIZE_BYTES)
+        at += max(snappy_length(bytes(size))[1], 1)
+        while len(data := bytes(self._bytes(at, _SNAPPY_PLACES, least=_SNAPPY_LOOK_BYTES))) > _SNAPPY_LENGTH_BYTES:
+            for inside in _likely_blocks(data):
+                if _is_block(data[inside : inside + _SNAPPY_LOOK_BYTES]):
+                    return at + inside
+            # Those near the end of these bytes may not have shown enough.
+            at += len(data) - _SNAPPY_LOOK_BYTES + 1 if len(data) >= _SNAPPY_LOOK_BYTES else len(data)
+        return None
 
 
 def _unsnap(block: bytes) -> bytes:
     from cramjam import snappy
 
-    size, start = snappy_length(block)
-    if not start or size > _SNAPPY_MOST_OUTPUT * len(block) or size > LIMITS.max_bytes:
-        raise _Broken(f"an impossible snappy block: {len(block)} bytes that should hold {size}")
     try:
         return bytes(snappy.decompress_raw(block))
     except Exception as error:  # of cramjam; anything it refuses is damage
         raise _Broken(f"damaged snappy block: {error}") from None
+
+
+def _unsnap_cut(elements: bytes, size: int) -> bytes:
+    """What there is of a block whose length leads beyond the file, if nothing but its end can be wrong with it."""
+    plain, sound = snappy_part(elements, size)
+    if not sound:
+        raise _Broken("damaged snappy block, which the file ends in")
+    if len(plain) == size:
+        raise _Broken("a snappy block that is whole, but for its length")
+    return plain
+
+
+def _is_block(head: bytes) -> bool:
+    """Whether a block that starts with these bytes starts with a record."""
+    block = head[_SNAPPY_LENGTH_BYTES:]
+    return is_record_header(snappy_start(block[snappy_length(block)[1] :], HEADER_BYTES))
+
+
+def _likely_blocks(data: bytes) -> list[int]:
+    """The places in some bytes where a length stands with a size behind it that it can have."""
+    places = len(data) - _SNAPPY_LENGTH_BYTES
+    padded = np.frombuffer(data + bytes(_SNAPPY_SIZE_BYTES), np.uint8).astype(np.int64)
+    length, size, goes_on = np.zeros(places, np.int64), np.zeros(places, np.int64), np.ones(places, bool)
+    for index in range(_SNAPPY_LENGTH_BYTES):
+        length = length << 8 | padded[index:][:places]
+    for index in range(_SNAPPY_SIZE_BYTES):
+        byte = padded[_SNAPPY_LENGTH_BYTES + index :][:places]
+        size |= np.where(goes_on, (byte & 0x7F) << 7 * index, 0)
+        goes_on &= byte >= 0x80
+    likely: list[int] = np.flatnonzero(snappy_possible(length, size) & ~goes_on & (size > 0)).tolist()
+    return likely
