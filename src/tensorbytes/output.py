@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -283,6 +284,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+# The methods of writers that do their work under its lock.
+_LOCKING = frozenset({"write", "write_batch", "write_raw", "_show", "close", "abort"})
+
+
 @contextlib.contextmanager
 def whole_or_closed(output: Output | Any) -> Iterator[None]:
     """A block after whose failure nothing more may be written: see Output.fail."""
@@ -293,16 +298,22 @@ def whole_or_closed(output: Output | Any) -> Iterator[None]:
         raise
 
 
-def check_between_calls(lock: Any) -> None:
+def check_between_calls(writer: Any, lock: Any) -> None:
     """Refuse a call of a writer from inside another one of the same thread, as a signal handler makes it.
 
-    It would find the writer halfway: columns of different lengths, a record without its end.
+    It would find the writer halfway: columns of different lengths, a record without its end. The lock alone does not
+    tell: an interrupt at the very end of a call may leave it held.
     """
-    if lock._is_owned():
-        raise TensorbytesError(
-            "the writer is in the middle of another call of this thread, which a signal handler or a finalizer "
-            "interrupted: note there that it is to be closed, and close it when that call is done"
-        )
+    if not lock._is_owned():
+        return
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        if frame.f_code.co_name in _LOCKING and frame.f_locals.get("self") is writer:
+            raise TensorbytesError(
+                "the writer is in the middle of another call of this thread, which a signal handler or a finalizer "
+                "interrupted: note there that it is to be closed, and close it when that call is done"
+            )
+        frame = frame.f_back
 
 
 # ---- writers that are never closed ---------------------------------------------------

@@ -60,7 +60,7 @@ class Writer(Closable):
     def write(self, obj: Any, name: str | None = None, meta: Mapping[str, str] | None = None) -> None:
         """Add one object to the stream."""
         self._output.check_open()  # a forked process must not wait for a lock that nobody there holds
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._output.check_open()
             plain = name is None and meta is None and not self._storing.changes
@@ -99,19 +99,18 @@ class Writer(Closable):
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system, and make the file visible."""
-        self._output.check_open()
-        check_between_calls(self._lock)
-        with self._lock:
-            self._drain()
-            self._output.flush()
+        self._show(self._output.flush)
 
     def sync(self) -> None:
         """flush(), and wait until the disk has it all."""
+        self._show(self._output.sync)
+
+    def _show(self, show: Callable[[], None]) -> None:
         self._output.check_open()
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._drain()
-            self._output.sync()
+            show()
 
     def close(self) -> None:
         """sync(), where there is a disk, and close. A forked process only lets go of the file."""
@@ -119,7 +118,7 @@ class Writer(Closable):
         if self._output.foreign:
             self._output.close()
             return
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._drain()
             self._output.close()
@@ -130,7 +129,7 @@ class Writer(Closable):
         if self._output.foreign:
             self._output.abort()
             return
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._pieces, self._pending = [], 0
             self._output.abort()

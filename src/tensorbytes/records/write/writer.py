@@ -130,7 +130,7 @@ class RecordWriter(Closable):
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             size = 0
             try:
@@ -272,7 +272,7 @@ class RecordWriter(Closable):
         Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
         whatever a row may hold. Nothing is written if any column does not fit the schema.
         """
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._files.check_open()
             if not isinstance(columns, Mapping):
@@ -327,7 +327,7 @@ class RecordWriter(Closable):
 
     def write_raw(self, payload: Buffer) -> None:
         """Add one record of any bytes, as they are."""
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._files.check_open()
             self._drain()
@@ -357,7 +357,7 @@ class RecordWriter(Closable):
         self._show(sync=True)
 
     def _show(self, sync: bool) -> None:
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._files.check_open()
             self._drain()
@@ -378,7 +378,7 @@ class RecordWriter(Closable):
         self._closed()
         if self._files.foreign:
             self.abort()
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             if self._files.closed:
                 self._files.close()  # tells of a failure
@@ -395,7 +395,7 @@ class RecordWriter(Closable):
         self._closed()
         if self._files.foreign:
             self._lock = threading.RLock()  # whoever held the old one is not in this process
-        check_between_calls(self._lock)
+        check_between_calls(self, self._lock)
         with self._lock:
             self._rows = self._bytes = 0
             self._files.abort()
