@@ -18,12 +18,15 @@ import os
 import stat
 from collections.abc import Iterator
 
+from tensorbytes.errors import UsageError
 from tensorbytes.io import hidden
 from tensorbytes.io.holding import Hold, check_free, check_unlocked, unlock
 
 _MOST_LINKS = 40  # as many as Linux follows
 # What the system says of a file that can't grow.
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Hidden names that are written to like those of callers.
+_ours: set[str] = set()
 
 
 class Pending:
@@ -172,14 +175,16 @@ class Names:
     """Names for several files or folders that will get theirs together, which nobody else uses meanwhile."""
 
     def __init__(self, path: str) -> None:
+        check_name(path)
         check_free(path)
-        self._claim = Pending(path, path)  # an empty file, which never takes its place
+        self._claim = Pending(absolute(path), path)  # an empty file, which never takes its place
         self._given: set[str] = set()
         self._remove()
 
     def name(self, number: int) -> str:
         name = f"{self._claim.name.removesuffix(hidden.SUFFIX)}-{number}{hidden.SUFFIX}"
         self._given.add(name)
+        _ours.add(name)
         return name
 
     def _remove(self) -> None:
@@ -205,6 +210,7 @@ class Names:
                 self._remove()
             finally:
                 self._claim.discard()
+                _ours.difference_update(self._given)
 
 
 # ---- places -------------------------------------------------------------------------
@@ -224,11 +230,18 @@ def followed(path: str) -> str:
     path = absolute(path)
     for _ in range(_MOST_LINKS):
         if not os.path.islink(path):
+            check_name(path)
             return path
         folder = os.path.dirname(path)
         _check_link(path, folder)
         path = os.path.join(folder, os.readlink(path))
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def check_name(path: str) -> None:
+    """Refuse to write what the next writer of another name would take for its own, or for a dead one's, and remove."""
+    if hidden.is_hidden(os.path.basename(path)) and path not in _ours:
+        raise UsageError(f"{path}: names with {hidden.MARK!r} are those of files that are not whole yet: take another")
 
 
 def _check_link(path: str, folder: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tensorbytes import formats, storage
@@ -17,10 +19,11 @@ from tensorbytes.records.files.detection import by_suffix, checked_name
 from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.paths import base_path, byte_range
 from tensorbytes.records.schema import Schema, load_beside, sidecar_path
-from tensorbytes.records.write.sink import Sink
+from tensorbytes.records.write import sidecar
+from tensorbytes.records.write.sink import Files, Sink
 from tensorbytes.tensor import Array
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
-from tensorbytes.tools.parts import PartFile, Parts
+from tensorbytes.tools.parts import PartFile
 from tensorbytes.tools.recognition import EXAMPLES
 from tensorbytes.tools.sources import Documents, checked
 from tensorbytes.tools.targets import EncodedTarget
@@ -103,37 +106,41 @@ class RecordFile:
 
     def __init__(self, path: Any, packer: tuple[str, Compressor], sync: bool) -> None:
         name, compress = packer
-        self._sink = Sink(Output(path, durable=sync), None if name == "none" else compress)
+        self.files = Files([Sink(Output(path, durable=sync), None if name == "none" else compress)])
 
     def add(self, records: memoryview) -> None:
-        self._sink.put(records)
+        self.files.put([records])
 
-    def close(self) -> None:
-        self._sink.finish()
-        self._sink.output.close()
+    def close(self, showing: AbstractContextManager[None] | None = None) -> None:
+        """Make it visible, in the block `showing`."""
+        self.files.finish()
+        with showing or contextlib.nullcontext():
+            self.files.close()
 
     def abort(self) -> None:
-        self._sink.output.abort()
+        self.files.abort()
 
 
-def copy_schema(sources: Sequence[str], dst: str, sync: bool, made: Parts) -> None:
-    """Keep the schema that is beside the sources beside the result too; one that was there before is not of it."""
-    target = sidecar_path(base_path(dst))
-    places = dict.fromkeys(sidecar_path(base_path(path)) for path in sources)
-    found = {}
-    for place in places:
-        schema = load_beside(place)
-        if schema is not None:
-            found[place] = schema
+@contextlib.contextmanager
+def copy_schema(
+    sources: Sequence[str], dst: str, sync: bool, files: sidecar.Files, changes: list[str], follow: bool = True
+) -> Iterator[None]:
+    """Keep the schema that is beside the sources beside the result too, which becomes visible in the block.
+
+    One that was there before is not of it. `follow` says that the result goes where a link leads.
+    """
+    beside = dict.fromkeys(sidecar_path(base_path(path)) for path in sources)
+    found = {place: schema for place in beside if (schema := load_beside(place)) is not None}
     try:
-        schema = Schema.merged(list(found.items())) if found and len(found) == len(places) else None
+        schema = Schema.merged(list(found.items())) if found and len(found) == len(beside) else None
     except SchemaError as error:
-        made.changes.append(f"no schema beside the result: {error}")
+        changes.append(f"no schema beside the result: {error}")
         schema = None
-    if schema is not None:
-        schema.save_beside(target, sync=sync)
-    elif storage.is_local(target) and os.path.exists(target) and target not in places:
-        os.unlink(target)
+    places = sidecar.places(dst, follow)
+    if schema is None:  # one that a source has stays
+        places = [place for place in places if place.path not in beside]
+    with sidecar.Sidecar(places, sync).saved(schema, None, files):
+        yield
 
 
 # ---- rows and objects -----------------------------------------------------------

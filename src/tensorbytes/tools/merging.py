@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, storage
@@ -114,21 +115,24 @@ class _Job(NamedTuple):
         raw = RawRecords(self.targets, storage.describe(self.dst), self.options, self.progress, self.limits)
         file: RecordFile | None = None
         count = 0
+        changes: list[str] = []
         try:
             for block in raw.blocks():
                 file = file or RecordFile(self.dst, raw.packer(), self.sync)
                 file.add(copying.record_bytes(block, 0, len(block.records)))
                 count += len(block.records)
             file = file or RecordFile(self.dst, raw.packer(), self.sync)
-            file.close()
+            file.close(self._schema_copied(file, changes) if storage.is_local(self.dst) else None)
         except BaseException:
             if file is not None:
                 file.abort()
             raise
         made = self._made(recognition.EXAMPLES, count, "record")
-        if storage.is_local(self.dst):
-            copying.copy_schema(self.paths, os.fspath(self.dst), self.sync, made)
+        made.changes += changes
         return made
+
+    def _schema_copied(self, file: RecordFile, changes: list[str]) -> AbstractContextManager[None]:
+        return copying.copy_schema(self.paths, os.fspath(self.dst), self.sync, file.files, changes)
 
     # ---- tensors ---------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 from tensorbytes import dtypes, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.io import publish
-from tensorbytes.io.holding import check_free
+from tensorbytes.io.holding import Hold, check_free
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
 from tensorbytes.tools.plural import many
@@ -86,6 +87,8 @@ class FileSet:
         self._inputs = [os.path.realpath(one) for one in inputs if storage.is_local(one)]
         self._names = publish.Names(path)
         self._hidden: list[str] = []
+        self.count = 0  # no records of old parts stay
+        self.published = False  # whether any of them has its name
 
     def new(self) -> str:
         """The name under which the next file is written."""
@@ -94,28 +97,45 @@ class FileSet:
         self._hidden.append(self._names.name(len(self._hidden)))
         return self._hidden[-1]
 
-    def publish(self) -> list[str]:
-        """Give all files their names, which these are."""
-        names = [part_path(self._path, index, len(self._hidden), self._format) for index in range(len(self._hidden))]
+    @property
+    def names(self) -> list[str]:
+        """The names that the files so far will have."""
+        count = len(self._hidden)
+        return [part_path(self._path, index, count, self._format) for index in range(count)]
+
+    @property
+    def replaces(self) -> bool:
+        return any(map(os.path.lexists, self.names))
+
+    def publish(self, showing: AbstractContextManager[None] | None = None) -> list[str]:
+        """Give all files their names, which these are, in the block `showing`."""
+        names = self.names
         check_apart(names, self._inputs)
         for name in names:
             if os.path.isdir(name):
                 raise UsageError(f"{name} is a folder: a part would have this name")
-        for name in names:
-            check_free(name)  # before any of them is replaced
+        # Two who make the same parts at once would leave some of each.
+        with Hold(publish.absolute(self._path)):
+            for name in names:
+                check_free(name)  # before any of them is replaced
+            with showing or contextlib.nullcontext():
+                self._rename(names)
+        self._names.close()
+        return names
+
+    def _rename(self, names: list[str]) -> None:
         new: list[str] = []
         try:
             for unnamed, name in zip(self._hidden, names, strict=True):
                 existed = os.path.lexists(name)
                 publish.put(unnamed, name)
+                self.published = True
                 new += [] if existed else [name]
         except BaseException:
             _remove(new)
             raise
         if self._sync:
             publish.sync_folder(names[0])
-        self._names.close()
-        return names
 
     def discard(self) -> None:
         """Remove the files that have not got their names, if any."""

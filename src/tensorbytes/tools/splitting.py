@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +119,7 @@ class _Job(NamedTuple):
         targets = expand(self.src)
         inputs = [storage.describe(byte_range(target)[0]) for target in targets]
         records = RawRecords(targets, self.dst, self.options, self.progress, self.limits)
+        changes: list[str] = []
 
         def count() -> int:
             return sum(map(len, indexes(targets, "auto", self.limits)))
@@ -129,8 +131,9 @@ class _Job(NamedTuple):
             copying.record_bytes,
             lambda path: RecordFile(path, records.packer(), self.sync),
             inputs,
+            showing=lambda files: copying.copy_schema(inputs, self.dst, self.sync, files, changes, follow=False),
         )
-        copying.copy_schema(inputs, self.dst, self.sync, made)
+        made.changes += changes
         return made
 
     # ---- rows and objects ------------------------------------------------------
@@ -213,6 +216,7 @@ class _Job(NamedTuple):
         make: Callable[[str], PartFile],
         inputs: Sequence[str],
         unit: str = "record",
+        showing: Callable[[FileSet], AbstractContextManager[None]] | None = None,
     ) -> Parts:
         """Write items one after another, a new file wherever the cutter says so."""
         files = FileSet(self.dst, format, self.sync, inputs)
@@ -236,7 +240,7 @@ class _Job(NamedTuple):
             while cutter.empty_left:
                 cutter.next()
                 make(files.new()).close()
-            names = files.publish()
+            names = files.publish(showing and showing(files))
         except BaseException:
             if present is not None:
                 present.abort()

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 from tensorbytes import storage
 from tensorbytes.errors import LIMITS, Limits, SchemaError, UsageError
 from tensorbytes.io import beside
+from tensorbytes.io.holding import Hold
 from tensorbytes.records.schema import json as schema_json
 from tensorbytes.records.schema import tf as schema_tf
 from tensorbytes.records.schema.defaults import brief, plain
@@ -214,9 +215,9 @@ class Schema(Mapping[str, Feature]):
         """Write a JSON file; an older one is replaced at once or not at all."""
         storage.write(path, [self.to_json().encode()], sync=sync)
 
-    def save_beside(self, path: str, *, sync: bool = True) -> None:
+    def save_beside(self, path: str, *, sync: bool = True, hold: Hold | None = None) -> None:
         """The same for a name that follows from another file's: a link that stands there is replaced."""
-        storage.write(path, [self.to_json().encode()], sync=sync, follow=False)
+        storage.write(path, [self.to_json().encode()], sync=sync, follow=False, hold=hold)
 
     def to_tf(self) -> Any:
         """The feature spec for tf.io.parse_example; for SequenceExamples the pair (context, lists)

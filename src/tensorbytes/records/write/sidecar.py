@@ -3,40 +3,92 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 from tensorbytes import storage
 from tensorbytes.io import beside, hidden, publish
-from tensorbytes.records.schema import Schema
+from tensorbytes.io.holding import Hold
+from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.schema.json import MAX_BYTES
-from tensorbytes.records.write.sink import Files
+from tensorbytes.records.write import sink
+
+_MOST_NAME_BYTES = 255  # as most file systems have it
+
+
+class Files(Protocol):
+    """Records that are about to become visible."""
+
+    @property
+    def count(self) -> int:
+        """How many records were there before, and stay."""
+        ...
+
+    @property
+    def replaces(self) -> bool:
+        """Whether there are old ones, whose place they will take."""
+        ...
+
+    @property
+    def published(self) -> bool:
+        """Whether any of them did."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where a schema is kept; other shards of the dataset may have the same one."""
+
+    path: str
+    shared: bool
+
+
+def places(target: Any, follow: bool = True) -> list[Place]:
+    """Where the schema of a file is kept: beside its name and, where that is a link, beside the file itself."""
+    names = [os.fspath(target)] if storage.is_path(target) else []
+    if follow and storage.is_local(target) and os.path.islink(target):
+        names.append(publish.followed(names[0]))
+    found = {}
+    for name in names:
+        path = sink.sidecar(name)
+        if path is not None:
+            found[path] = Place(path, path != sidecar_path(name))
+    return list(found.values())
+
+
+def checked(places: list[Place]) -> list[Place]:
+    """The same, if the names can be some: what can't be saved is said before much is written."""
+    for path, _ in places:
+        if storage.is_local(path) and len(os.fsencode(os.path.basename(path))) > _MOST_NAME_BYTES:
+            what = "the name leaves no room for that of the schema beside it: take a shorter one, or pass sidecar=False"
+            raise OSError(errno.ENAMETOOLONG, what, path.removesuffix(sidecar_path("")))
+    return places
+
+
+def load(places: list[Place]) -> Schema | None:
+    """The schema of records that are there, if a local file beside them says it."""
+    found = (load_beside(place.path) for place in places if storage.is_local(place.path))
+    return next((schema for schema in found if schema is not None), None)
 
 
 class Sidecar:
-    """Where the schema goes; nowhere if `path` is None. Not everything that is saved again is written again."""
+    """Where the schema goes, be it nowhere. Not everything that is saved again is written again."""
 
-    def __init__(self, path: str | None, durable: bool) -> None:
-        self._path, self._durable = path, durable
-        self._saved: object = ()  # not even none yet
+    def __init__(self, places: list[Place], durable: bool) -> None:
+        self._files = [_File(place, durable) for place in places]
 
     @property
     def wanted(self) -> bool:
-        return self._path is not None
+        return bool(self._files)
 
     def save(self, schema: Schema | None, before: Schema | None, alone: bool) -> None:
         """Save the schema, merged with that of records that are there `before`.
 
         Without one, what is there is removed if the new records are `alone`: it is about older ones.
         """
-        if self._path is None or self._saved is schema:
-            return
-        if schema is not None:
-            merged(schema, before).save_beside(self._path, sync=self._durable)
-        elif alone and before is None and storage.is_local(self._path):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
-        self._saved = schema
+        for file in self._files:
+            file.save(schema, before, alone)
 
     @contextlib.contextmanager
     def saved(self, schema: Schema | None, before: Schema | None, files: Files) -> Iterator[None]:
@@ -44,11 +96,51 @@ class Sidecar:
 
         Meanwhile there is none, and readers look at the records. If those can't be replaced, it comes back.
         """
+        with contextlib.ExitStack() as stack:
+            for file in self._files:
+                stack.enter_context(file.saved(schema, before, files))
+            yield
+
+
+class _File:
+    def __init__(self, place: Place, durable: bool) -> None:
+        self._path, self._shared = place
+        self._durable = durable
+        self._saved: object = ()  # not even none yet
+
+    def save(self, schema: Schema | None, before: Schema | None, alone: bool) -> None:
+        if self._saved is schema:
+            return
+        if schema is not None:
+            self._write(merged(schema, before))
+        elif alone and before is None and not self._shared and storage.is_local(self._path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+        self._saved = schema
+
+    def _write(self, schema: Schema) -> None:
+        if not self._shared or not storage.is_local(self._path):
+            schema.save_beside(self._path, sync=self._durable)
+            return
+        with Hold(publish.absolute(self._path)) as hold:
+            # Those who write other shards may have saved theirs since.
+            merged(schema, load_beside(self._path)).save_beside(self._path, sync=self._durable, hold=hold)
+
+    @contextlib.contextmanager
+    def saved(self, schema: Schema | None, before: Schema | None, files: Files) -> Iterator[None]:
         alone = not files.count
-        if self._path is None or not files.replaces or before is not None or not _differs(self._path, schema):
+        others = self._shared and os.path.lexists(self._path)  # what stands there speaks of their records, too
+        if not files.replaces or before is not None or others or not _differs(self._path, schema):
             self.save(schema, before, alone)
             yield
             return
+        with contextlib.nullcontext() if self._shared else self._aside(files):
+            yield
+            self.save(schema, before, alone)
+
+    @contextlib.contextmanager
+    def _aside(self, files: Files) -> Iterator[None]:
+        """A block in which the old schema has another name; it comes back if the old records stay."""
         aside = next(hidden.names(self._path))
         try:
             with contextlib.suppress(FileNotFoundError):
@@ -60,11 +152,8 @@ class Sidecar:
             with contextlib.suppress(OSError):
                 os.unlink(aside) if files.published else os.replace(aside, self._path)
             raise
-        try:
-            self.save(schema, before, alone)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
 
 
 def merged(schema: Schema, before: Schema | None) -> Schema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -28,7 +27,6 @@ from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
 _BUFFER_BYTES = 1 << 18
-_MOST_NAME_BYTES = 255  # as most file systems have it
 # So much of a file tells whether its first record is a tensor.
 _LOOK_BYTES = 1 << 13
 # From the warning about a torn tail up to the caller of RecordWriter().
@@ -189,15 +187,6 @@ def sidecar(target: Any) -> str | None:
     if storage.is_local(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         return None
     return sidecar_path(base_path(path))
-
-
-def checked_sidecar(target: Any) -> str | None:
-    """The same, if the name can be one: what can't be saved is said before much is written."""
-    found = sidecar(target)
-    if found is not None and storage.is_local(found) and len(os.fsencode(os.path.basename(found))) > _MOST_NAME_BYTES:
-        what = "the name leaves no room for that of the schema beside it: take a shorter one, or pass sidecar=False"
-        raise OSError(errno.ENAMETOOLONG, what, os.fspath(target))
-    return found
 
 
 def create(target: Any, shards: int, compression: str | None, level: int | None, durable: bool) -> Files:

@@ -18,8 +18,9 @@ from tensorbytes.errors import UsageError
 from tensorbytes.io import publish
 from tensorbytes.output import Closable, check_between_calls, whole_or_closed
 from tensorbytes.records.files.memory import Memory
-from tensorbytes.records.schema import Schema, load_beside, sidecar_path
+from tensorbytes.records.schema import Schema, sidecar_path
 from tensorbytes.records.write import batch, guess, sink
+from tensorbytes.records.write import sidecar as sidecars
 from tensorbytes.records.write.assemble import MAX_BYTES, Column, framed, too_large
 from tensorbytes.records.write.batch import BatchColumn, Given
 from tensorbytes.records.write.collect import Collector, collector
@@ -85,7 +86,8 @@ class RecordWriter(Closable):
         self._schema: Schema | None = None
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
-        self._sidecar = Sidecar(sink.checked_sidecar(place) if sidecar else None, sync)
+        self._places = sidecars.places(place)
+        self._sidecar = Sidecar(sidecars.checked(self._places) if sidecar else [], sync)
         self._memory = Memory()
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
@@ -108,11 +110,10 @@ class RecordWriter(Closable):
 
     def _first_schema(self, target: Any) -> Schema | None:
         """The given schema, or that of the records that are there."""
-        beside, given = sink.sidecar(target), self._growth.given
+        given = self._growth.given
         # Shards that are written one by one share one schema.
-        shared = beside is not None and beside != sidecar_path(os.fspath(target))
-        if beside is not None and (self._count or shared) and storage.is_local(beside):
-            self._before = load_beside(beside)
+        if self._count or any(place.shared for place in self._places):
+            self._before = sidecars.load(self._places)
         if self._before is None and self._count:
             self._unread = os.fspath(target)
         if self._before is None:
