@@ -55,6 +55,21 @@ def test_193_the_claim_of_a_compressed_record_takes_the_limit_once(structure):
     assert found["kept"], found
 
 
+STRINGS = [
+    ("tensorproto", "strings", "1 MiB"),
+    ("tensorproto", "odd_strings", "1 MiB"),
+    ("rows", "odd_strings", "1 MiB"),
+]
+RECORDS = [("rows", "large_record", "default"), ("batches", "large_record", "default")]
+
+
+@pytest.mark.parametrize(("parser", "structure", "limits"), deep_but(STRINGS[:1], STRINGS + RECORDS))
+def test_194_the_kernel_in_python_keeps_the_promise_too(parser, structure, limits, monkeypatch):
+    monkeypatch.setenv("TENSORBYTES_KERNEL", "reference")
+    found = run(parser, structure, 1 << 20, LIMITS[limits])
+    assert found["kept"], found
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize(("parser", "structure"), sorted(cases()))
