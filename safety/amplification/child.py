@@ -53,8 +53,14 @@ def _read_paths(way: str, path: Path, limits: tb.Limits) -> Any:
         return tb.infer_schema(path)
     if way == "inspect":
         return tb.inspect(path, limits=limits)
-    found = tb.open_records(path, limits=limits)
-    if way == "rows":
+    if way == "verify":
+        return tb.verify(path, limits=limits)
+    found = tb.open_records(path, limits=limits, on_corrupt="skip" if way == "skip" else "raise")
+    if way == "len":
+        return len(found)
+    if way == "one":
+        return found[0]
+    if way in ("rows", "skip"):
         return sum(1 for _ in found)
     if way == "batches":
         return sum(1 for _ in found.batches(1 << 16))

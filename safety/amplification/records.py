@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.wire_bytes import field, framed, number, overlong
+from tests.support.wire_bytes import field, framed, header, number, overlong
 
 # Writes a file of about so many bytes into a folder; gives its path.
 Make = Callable[[Path, int], Path]
@@ -83,6 +83,47 @@ def tensors(folder: Path, size: int) -> Path:
     return _schema(path, {"a": {"dtype": "float32", "shape": [1 << 20], "encoding": "tensorproto"}})
 
 
+def many_records(folder: Path, size: int) -> Path:
+    """Records of nothing, of which deflate makes a thousandth."""
+    return _put(folder, framed(b"") * (size << 1), "x.tfrecord.gz")
+
+
+def planted_index(folder: Path, size: int) -> Path:
+    """An index beside a file of one record, which claims very many in few bytes."""
+    import numpy as np
+
+    import tensorbytes as tb
+
+    path = _put(folder, framed(_example()), "x.tfrecord.gz")
+    status = path.stat()
+    meta = {"tensorbytes.index": "1", "compression": "gzip"}
+    meta |= {"size": str(status.st_size), "mtime_ns": str(status.st_mtime_ns)}
+    tb.save(np.zeros(size << 3, np.int64), f"{path}.index.tb", meta=meta, compression="zstd")
+    return path
+
+
+def claimed_record(folder: Path, size: int) -> Path:
+    """A record that claims a tebibyte, of which there are some megabytes of zeros."""
+    return _put(folder, framed(_example()) + header(1 << 40) + bytes(size << 6), "x.tfrecord.gz")
+
+
+def claims_in_claims(folder: Path, size: int) -> Path:
+    """A record that was damaged and claims most of what there is, of further claims."""
+    inner = (header(size << 5) + bytes(100)) * 1000
+    return _put(folder, header((size << 6) - (size << 4)) + inner + bytes(size << 6), "x.tfrecord.gz")
+
+
+def lost_header(folder: Path, size: int) -> Path:
+    return _put(folder, b"\xff" * 12 + b"\x01" * (size << 6), "x.tfrecord.gz")
+
+
+def damaged_records(folder: Path, size: int) -> Path:
+    """Records that were all damaged: each is reported."""
+    one = bytearray(framed(b"a"))
+    one[-1] ^= 1
+    return _put(folder, framed(_example()) + bytes(one) * (size >> 1), "x.tfrecord.gz")
+
+
 def _schema(path: Path, features: object) -> Path:
     text = json.dumps({"features": features, "tensorbytes.schema": 1})
     path.with_name(f"{path.name}.schema.json").write_text(text)
@@ -151,6 +192,10 @@ READS: dict[str, tuple[Make, ...]] = {
     ),
     "batches": (cells, features, integers, large_record, tensors, default, text_default),
     "to_arrow": (cells, default),
+    "len": (many_records, planted_index, claimed_record),
+    "one": (many_records, planted_index, large_record),
+    "verify": (many_records, claimed_record, claims_in_claims, lost_header, damaged_records),
+    "skip": (damaged_records, claimed_record),
     "infer_schema": (cells, features, repeated_features, odd_steps),
     "inspect": (cells, features, default),
     "events": (event_fields, event_values, event_records),

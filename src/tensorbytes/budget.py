@@ -39,6 +39,11 @@ class Budget:
         self._bytes, self._objects = limits.max_bytes, limits.max_objects
         self._free, self._spare = FREE_GROWTH * size, FREE_OBJECT_BYTES
 
+    @property
+    def left(self) -> int:
+        """What may still be taken of `max_bytes`."""
+        return self._bytes
+
     def charge(self, size: int, what: str, at: int) -> None:
         """Take `size` bytes that the input only claims to need. `what` would take them, `at` is where it stands."""
         if size > self._bytes:

@@ -29,6 +29,11 @@ FOUND = {
     "172 initializers of a few bytes": ("onnx", "onnx_initializers", 1 << 20),
     "173 text in a deflated array": ("npz", "npz_text", 1 << 22),
     "174 arrays in arrays": ("gguf", "gguf_numbers", 1 << 22),
+    "190 records of nothing that are counted": ("len", "many_records", 1 << 21),
+    "190 records of nothing of which one is read": ("one", "many_records", 1 << 21),
+    "191 an index that inflates": ("len", "planted_index", 1 << 20),
+    "192 damage all over": ("verify", "damaged_records", 1 << 20),
+    "192 damage all over that is skipped": ("skip", "damaged_records", 1 << 20),
 }  # fmt: skip
 
 
@@ -40,6 +45,28 @@ FOUND = {
 )
 def test_a_small_input_takes_a_bounded_amount_of_memory(case, limits):
     found = run(*FOUND[case], LIMITS[limits])
+    assert found["kept"], found
+
+
+@pytest.mark.parametrize("structure", ["claimed_record", *deep_but([], ["claims_in_claims", "lost_header"])])
+def test_193_the_claim_of_a_compressed_record_takes_the_limit_once(structure):
+    """What arrives of it is held, up to the limit, and never moved as a whole."""
+    found = run("verify", structure, 5 << 20, 1 << 28)
+    assert found["kept"], found
+
+
+STRINGS = [
+    ("tensorproto", "strings", "1 MiB"),
+    ("tensorproto", "odd_strings", "1 MiB"),
+    ("rows", "odd_strings", "1 MiB"),
+]
+RECORDS = [("rows", "large_record", "default"), ("batches", "large_record", "default")]
+
+
+@pytest.mark.parametrize(("parser", "structure", "limits"), deep_but(STRINGS[:1], STRINGS + RECORDS))
+def test_194_the_kernel_in_python_keeps_the_promise_too(parser, structure, limits, monkeypatch):
+    monkeypatch.setenv("TENSORBYTES_KERNEL", "reference")
+    found = run(parser, structure, 1 << 20, LIMITS[limits])
     assert found["kept"], found
 
 

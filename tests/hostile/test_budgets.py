@@ -1,5 +1,6 @@
 """Limits count what is built, not only the bytes that are read: claims, copies, cells and Python objects."""
 
+import gzip
 import json
 
 import numpy as np
@@ -163,6 +164,71 @@ def test_a_schema_is_counted_by_the_limits_of_the_reader(records):
     path.with_name("x.tfrecord.schema.json").write_text('{"features":' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(LimitError, match=r"schema\.json: \d+ Python objects"):
         tb.open_records(path, limits=SMALL)
+
+
+# ---- small compressed files ------------------------------------------------------
+
+
+EMPTY = field(1, b"")
+
+
+def put(folder, raw, name="x.tfrecord.gz"):
+    path = folder / name
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return path
+
+
+def test_190_places_are_paid_for_by_the_file(tmp_path):
+    """Of a file whose records are all there, whatever the limit; of one that is inflated up to it."""
+    nothing = Limits(max_bytes=0)
+    records = framed(EMPTY) * 100_000
+    plain, packed = put(tmp_path, records, "x.tfrecord"), put(tmp_path, records)
+    opened = tb.open_records(plain, limits=nothing)
+    assert (len(opened), opened[99_999]) == (100_000, {})
+    assert sum(1 for _ in tb.open_records(packed, limits=SMALL)) == 100_000
+    for read in (len, lambda found: found[0], lambda found: found[:2]):
+        with pytest.raises(LimitError, match=r"x\.tfrecord\.gz: an index of its records would take .*max_bytes"):
+            read(tb.open_records(packed, limits=SMALL))
+        read(tb.open_records(packed))
+
+
+def test_190_several_files_share_one_limit(tmp_path):
+    paths = [put(tmp_path, framed(EMPTY) * 20_000, f"{n}.tfrecord.gz") for n in range(4)]
+    assert [len(tb.open_records(path, limits=SMALL)) for path in paths] == [20_000] * 4
+    with pytest.raises(LimitError, match=r"1\.tfrecord\.gz: an index of its records"):
+        len(tb.open_records(paths, limits=SMALL))
+
+
+def test_190_records_of_a_compressed_file_that_are_read_at_once_have_a_limit(tmp_path):
+    one = field(1, field(1, field(1, "x") + field(2, field(1, field(1, bytes(100_000))))))
+    opened = tb.open_records(put(tmp_path, framed(*[one] * 30)), limits=SMALL)
+    assert len(opened) == 30
+    assert len(opened[29]["x"]) == 100_000
+    with pytest.raises(LimitError, match=r"x\.tfrecord\.gz: 30 records would take 3\d+ bytes"):
+        opened[:]
+
+
+@pytest.mark.parametrize(("compression", "count"), [("zstd", 1000), (None, 10_000)], ids=["inflates", "too many"])
+def test_191_an_index_is_stored_as_it_is(tmp_path, compression, count):
+    path = put(tmp_path, framed(EMPTY))
+    status = path.stat()
+    meta = {"tensorbytes.index": "1", "compression": "gzip"}
+    meta |= {"size": str(status.st_size), "mtime_ns": str(status.st_mtime_ns)}
+    tb.save(np.zeros(count, np.int64), f"{path}.index.tb", meta=meta, compression=compression)
+    with pytest.warns(tb.errors.SidecarWarning, match="is damaged, or not an index|is of another file"):
+        assert len(tb.open_records(path, limits=SMALL)) == 1
+
+
+@pytest.mark.filterwarnings("ignore::tensorbytes.records.DamageWarning")
+def test_192_every_damage_counts(tmp_path):
+    bad = bytearray(framed(b"a"))
+    bad[-1] ^= 1
+    few, many = (put(tmp_path, framed(EMPTY) + bytes(bad) * count, f"{count}.tfrecord.gz") for count in (1000, 20_000))
+    assert len(tb.verify(few, limits=SMALL).damages) == 1000
+    for read in (tb.verify, lambda path, limits: list(tb.open_records(path, on_corrupt="skip", limits=limits))):
+        with pytest.raises(LimitError, match=r"20000\.tfrecord\.gz: all that is damaged: .*max_bytes"):
+            read(many, limits=SMALL)
+    assert len(tb.verify(many).damages) == 20_000
 
 
 # ---- values that repeat ---------------------------------------------------------

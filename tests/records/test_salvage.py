@@ -17,6 +17,7 @@ import tensorbytes as tb
 from tensorbytes import _wire
 from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import reference, salvage_reference
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
 from tensorbytes.records.files.compression import compressor, open_source
 from tensorbytes.records.files.salvage import intact, repair, verify
@@ -519,7 +520,7 @@ def test_a_compressed_record_over_the_limit():
     def damages(data):
         found = []
         with open_source(io.BytesIO(gzip.compress(data))) as source:
-            for _ in intact(source, found.append, block_bytes=1 << 16, limits=limits):
+            for _ in intact(source, found.append, block_bytes=1 << 16, budget=Budget(limits)):
                 pass
         return found
 

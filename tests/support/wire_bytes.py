@@ -89,13 +89,15 @@ def masked_crc(raw):
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
+def header(length):
+    """That of a TFRecord which claims so many bytes."""
+    raw = struct.pack("<Q", length)
+    return raw + masked_crc(raw)
+
+
 def framed(*payloads):
     """TFRecords with checksums that are right, whatever they hold."""
-    out = []
-    for payload in payloads:
-        length = struct.pack("<Q", len(payload))
-        out += [length, masked_crc(length), payload, masked_crc(payload)]
-    return b"".join(out)
+    return b"".join(part for payload in payloads for part in (header(len(payload)), payload, masked_crc(payload)))
 
 
 def records(data):

@@ -115,7 +115,7 @@ def _events(data: bytes) -> None:
     def raised(damage: salvage.Damage) -> None:
         raise CorruptError("damage", at=damage.start)
 
-    for block in salvage.intact(_Bytes(data), raised, block_bytes=_BLOCK_BYTES, limits=LIMITS):
+    for block in salvage.intact(_Bytes(data), raised, block_bytes=_BLOCK_BYTES, budget=Budget(LIMITS)):
         for start, size in block.records.tolist():
             budget = Budget(LIMITS, size)
             message = EventFields(block.data, start, start + size, budget)
@@ -127,7 +127,7 @@ def _salvage(data: bytes) -> None:
     """Records and damages partition the file, and each record is one that its checksums confirm."""
     damages: list[salvage.Damage] = []
     at = kept = 0
-    for block in salvage.intact(_Bytes(data), damages.append, block_bytes=_BLOCK_BYTES, limits=LIMITS):
+    for block in salvage.intact(_Bytes(data), damages.append, block_bytes=_BLOCK_BYTES, budget=Budget(LIMITS)):
         for start, size in block.records.tolist():
             stored = bytes(block.data[start + size : start + size + 4])
             if len(stored) < 4 or int.from_bytes(stored, "little") != _wire.mask(

@@ -14,6 +14,7 @@ taken as the bytes they have; larger ones than needed are not refused.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -49,6 +50,9 @@ __all__ = [
 
 _ODD, _OTHER_KEY = 1, 2
 _NOWHERE = (0, -1)
+# Pairs that are Python objects at a time, and bytes whose numbers are taken apart at a time: each takes many times
+# the memory of what it is made of.
+_SOME_PAIRS, _SOME_BYTES = 1 << 12, 1 << 16
 
 
 def _pairs(buffer: Buffer) -> Array:
@@ -56,11 +60,24 @@ def _pairs(buffer: Buffer) -> Array:
     return items[: len(items) // 2 * 2].reshape(-1, 2)
 
 
-def _spans(buffer: Buffer, size: int) -> list[list[int]]:
+def _spans(buffer: Buffer, size: int) -> Array:
     spans = _pairs(buffer)
     if ((spans[:, 0] < 0) | (spans[:, 0] > spans[:, 1]) | (spans[:, 1] > size)).any():
         raise ValueError("a span is outside the buffer")
-    return list(spans.tolist())
+    return spans
+
+
+def _each(pairs: Array) -> Iterator[list[int]]:
+    for first in range(0, len(pairs), _SOME_PAIRS):
+        yield from pairs[first : first + _SOME_PAIRS].tolist()
+
+
+def _joined(data: memoryview, runs: Array) -> bytearray:
+    """The bytes of these places, end to end."""
+    out = bytearray()
+    for start, stop in _each(runs):
+        out += data[start:stop]
+    return out
 
 
 # ---- locate -----------------------------------------------------------------
@@ -143,7 +160,7 @@ def example_locate(
     notes = items_of(notes, np.uint8, len(places))
     kinds[:] = spans[:] = 0
     wanted = {key: slot for slot, key in enumerate(keys)}
-    for number, (start, size) in enumerate(places.tolist()):
+    for number, (start, size) in enumerate(_each(places)):
         notes[number], found = _locate(data, start, start + size, wanted, bool(lists))
         for slot, (kind, first, last) in found.items():
             cell = slot * len(places) + number
@@ -187,7 +204,7 @@ def example_steps(buffer: Buffer, spans: Buffer, offsets: Buffer, kinds: Buffer 
     kinds_out, steps_out = items_of(kinds, np.uint8), _pairs(steps)
     room = None if kinds is None else min(len(kinds_out), len(steps_out))
     offsets[0] = total = 0
-    for index, (at, end) in enumerate(places):
+    for index, (at, end) in enumerate(_each(places)):
         while at < end:
             start, stop = _enter(data, at, end, 0x0A)
             feature = _feature(data, start, stop) if stop >= 0 else None
@@ -204,9 +221,9 @@ def example_steps(buffer: Buffer, spans: Buffer, offsets: Buffer, kinds: Buffer 
 # ---- count and fill ---------------------------------------------------------
 
 
-def _runs(data: memoryview, at: int, end: int, kind: int) -> list[tuple[int, int]] | None:
+def _runs(data: memoryview, at: int, end: int, kind: int) -> Array | None:
     """Where the values of a list lie, a string, a single number or packed ones each; None if malformed."""
-    found = []
+    found = array("q")
     while at < end:
         start, stop = _enter(data, at, end, 0x0A)
         if stop < 0 and kind == FLOAT and data[at] == 0x0D and end - at >= 5:
@@ -219,17 +236,22 @@ def _runs(data: memoryview, at: int, end: int, kind: int) -> list[tuple[int, int
         cut = kind == INT64 and stop > start and data[stop - 1] >= 0x80
         if stop < 0 or cut or (kind == FLOAT and (stop - start) % 4):
             return None
-        found.append((start, stop))
+        found.append(start)
+        found.append(stop)
         at = stop
-    return found
+    return np.array(found, np.int64).reshape(-1, 2)
 
 
-def _count(data: memoryview, runs: list[tuple[int, int]], kind: int) -> int:
+def _size(runs: Array) -> int:
+    return int((runs[:, 1] - runs[:, 0]).sum())
+
+
+def _count(data: memoryview, runs: Array, kind: int) -> int:
     if kind == BYTES:
         return len(runs)
     if kind == FLOAT:
-        return sum(stop - start for start, stop in runs) // 4
-    return sum(int(np.count_nonzero(np.frombuffer(data[start:stop], np.uint8) < 0x80)) for start, stop in runs)
+        return _size(runs) // 4
+    return sum(int(np.count_nonzero(np.frombuffer(data[start:stop], np.uint8) < 0x80)) for start, stop in _each(runs))
 
 
 def example_count(buffer: Buffer, spans: Buffer, kind: int, offsets: Buffer) -> tuple[int, int]:
@@ -243,14 +265,14 @@ def example_count(buffer: Buffer, spans: Buffer, kind: int, offsets: Buffer) -> 
     offsets = items_of(offsets, np.int64, len(places) + 1)
     known_kind(kind)
     offsets[0] = total = size = 0
-    for index, (at, end) in enumerate(places):
+    for index, (at, end) in enumerate(_each(places)):
         runs = _runs(data, at, end, kind)
         if runs is None:
             return index, size
         total += _count(data, runs, kind)
         offsets[index + 1] = total
         if kind == BYTES:
-            size += sum(stop - start for start, stop in runs)
+            size += _size(runs)
     return len(places), size
 
 
@@ -265,22 +287,25 @@ def example_fill(buffer: Buffer, spans: Buffer, kind: int, width: int, out: Buff
     if kind not in (FLOAT, INT64):
         raise ValueError("only lists of float and int64 are filled here")
     target = items_of(out, np.float32 if kind == FLOAT else np.int64)
-    pieces: list[memoryview] = []
-    totals = [0]
-    for at, end in places:
+    content, totals = bytearray(), array("q", [0])
+    for at, end in _each(places):
         runs = _runs(data, at, end, kind)
         count = -1 if runs is None else _count(data, runs, kind)
         if runs is None or (width >= 0 and count != width) or count > len(target) - totals[-1]:
             break
-        pieces += [data[start:stop] for start, stop in runs]
+        content += _joined(data, runs)
         totals.append(totals[-1] + count)
-    raw = b"".join(pieces)
     if kind == FLOAT:
-        target[: totals[-1]] = np.frombuffer(raw, "<f4")
+        target[: totals[-1]] = np.frombuffer(content, "<f4")
         return len(totals) - 1
-    values, stop = _decode(np.frombuffer(raw, np.uint8))
-    filled = int(np.searchsorted(totals, stop, "right")) - 1  # lists whose values are all sound
-    target[: totals[filled]] = values[: totals[filled]].view(np.int64)
+    raw = np.frombuffer(content, np.uint8)
+    sound = sum(len(starts) for starts, _ in _varints(raw))
+    filled = int(np.searchsorted(totals, sound, "right")) - 1  # lists whose values are all sound
+    room = target[: totals[filled]]
+    for starts, stops in _varints(raw):
+        some = min(len(starts), len(room))
+        room[:some] = _decode(raw, starts[:some], stops[:some])
+        room = room[some:]
     return filled
 
 
@@ -289,18 +314,31 @@ def example_fill_all(buffer: Buffer, requests: list[tuple[Buffer, int, int, Buff
     return [example_fill(buffer, *request) for request in requests]
 
 
-def _decode(raw: Array) -> tuple[Array, int]:
-    """The varints end to end in `raw`, and how many of them come before the first of over ten bytes."""
-    stops = np.flatnonzero(raw < 0x80) + 1
-    starts = np.concatenate(([0], stops[:-1])) if len(stops) else stops
+def _varints(raw: Array) -> Iterator[tuple[Array, Array]]:
+    """Where the varints end to end in `raw` start and stop, some at a time, up to the first of over ten bytes."""
+    at = 0
+    while at < len(raw):
+        stops = np.flatnonzero(raw[at : at + _SOME_BYTES] < 0x80) + (at + 1)
+        if not len(stops):
+            return
+        starts = np.concatenate(([at], stops[:-1]))
+        overlong = np.flatnonzero(stops - starts > 10)
+        if len(overlong):
+            yield starts[: overlong[0]], stops[: overlong[0]]
+            return
+        yield starts, stops
+        at = int(stops[-1])
+
+
+def _decode(raw: Array, starts: Array, stops: Array) -> Array:
+    """The varints in these places, as int64."""
     sizes = stops - starts
     values = np.zeros(len(stops), np.uint64)
-    for position in range(min(10, sizes.max(initial=0))):
+    for position in range(sizes.max(initial=0)):
         longer = sizes > position
         byte = raw[starts[longer] + position].astype(np.uint64) & np.uint64(0x7F)
         values[longer] |= byte << np.uint64(7 * position)
-    overlong = np.flatnonzero(sizes > 10)
-    return values, int(overlong[0]) if len(overlong) else len(values)
+    return values.view(np.int64)
 
 
 def example_fill_bytes(buffer: Buffer, spans: Buffer, string_offsets: Buffer, data: Buffer) -> int:
@@ -308,18 +346,15 @@ def example_fill_bytes(buffer: Buffer, spans: Buffer, string_offsets: Buffer, da
     source = bytes_view(buffer)
     places = _spans(spans, len(source))
     offsets, target = items_of(string_offsets, np.int64, 1), items_of(data, np.uint8)
-    ends = [0]
-    pieces: list[memoryview] = []
-    filled = 0
-    for at, end in places:
+    offsets[0] = filled = count = total = 0
+    for at, end in _each(places):
         runs = _runs(source, at, end, BYTES)
-        size = sum(stop - start for start, stop in runs or [])
-        if runs is None or len(ends) + len(runs) > len(offsets) or size > len(target) - ends[-1]:
+        if runs is None or count + len(runs) >= len(offsets) or _size(runs) > len(target) - total:
             break
-        for start, stop in runs:
-            pieces.append(source[start:stop])
-            ends.append(ends[-1] + stop - start)
-        filled += 1
-    offsets[: len(ends)] = ends
-    target[: ends[-1]] = np.frombuffer(b"".join(pieces), np.uint8)
+        ends = offsets[count + 1 : count + len(runs) + 1]
+        np.cumsum(runs[:, 1] - runs[:, 0], out=ends)
+        ends += total
+        content = np.frombuffer(_joined(source, runs), np.uint8)
+        target[total : total + len(content)] = content
+        count, total, filled = count + len(runs), total + len(content), filled + 1
     return filled

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from array import array
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -297,14 +298,13 @@ def strings_unpack(buffer: Buffer, start: int, end: int, tag: int) -> tuple[byte
     data = bytes_view(buffer)
     if not 0 <= start <= end <= len(data):
         raise IndexError(f"position {start} or {end} is outside 0..{len(data)}")
-    pieces: list[memoryview] = []
-    offsets = [0]
+    content, offsets = bytearray(), array("q", [0])  # and no object for each of very many short strings
     stop = start
     while True:
         at, after = _delimited(data, stop, end, tag)
         if after < 0:
             break
-        pieces.append(data[at:after])
-        offsets.append(offsets[-1] + after - at)
+        content += data[at:after]
+        offsets.append(len(content))
         stop = after
-    return bytearray(np.array(offsets, np.int64)), b"".join(pieces), stop
+    return bytearray(offsets), bytes(content), stop

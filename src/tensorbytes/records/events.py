@@ -308,7 +308,7 @@ def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Blo
             report(damage)
 
     with open_source(target, limits=limits) as source:
-        for block in salvage.intact(source, found, limits=limits):
+        for block in salvage.intact(source, found, budget=Budget(limits)):
             while unfinished:  # nobody is at work there: records follow
                 report(unfinished.pop())
             yield block

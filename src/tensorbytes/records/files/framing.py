@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tensorbytes import _wire, formats
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
 from tensorbytes.records.files.memory import FRESH, Memory
 from tensorbytes.tensor import Array
@@ -22,6 +23,9 @@ from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.typing import bytes_view
 
 BLOCK_BYTES = 2 << 20
+# A block that must grow doubles up to this size. Then bytes do arrive, and one more step takes it to all of its record:
+# what is copied from one block to the next is in memory twice.
+_MOST_DOUBLED = 16 << 20
 # Batches up to this size are read as a whole, larger ones in parts that are joined.
 _LARGE_BATCH_BYTES = 8 << 20
 # Formats that no damaged record is taken for: their files start with more than a number.
@@ -67,21 +71,26 @@ def blocks(
     verify: bool = True,
     block_bytes: int = BLOCK_BYTES,
     limits: Limits = LIMITS,
+    budget: Budget | None = None,
 ) -> Iterator[Block]:
     """The records of a stream; damage raises CorruptError after all that came before it.
 
-    verify=False trusts payloads without their checksums; headers are always checked.
+    verify=False trusts payloads without their checksums; headers are always checked. A record of a compressed file may
+    take what is left of the budget: of one that the caller charges for what is made of the blocks, or of all `limits`.
     """
+    budget = budget or Budget(limits)
     memory = memory or Memory()
-    first, carried, size, wanted = 0, memoryview(b""), block_bytes, block_bytes
+    first, size, wanted = 0, block_bytes, block_bytes
+    carried = data = memoryview(b"")
     found = np.empty((0, 2), np.int64)
     while True:
         room = memory.array(size)
         if len(found) < len(room) // FRAME_BYTES:
             found = np.empty((len(room) // FRAME_BYTES, 2), np.int64)
         room[: len(carried)] = carried
-        view = bytes_view(room)
-        filled, broken = _fill(stream, view, len(carried))
+        view, filled = bytes_view(room), len(carried)
+        carried = data = memoryview(b"")  # the block before goes before this one fills
+        filled, broken = _fill(stream, view, filled)
         ended = filled < len(view)
         data = view[:filled]
         count, end, status = _wire.scan(data, 0, verify, found)
@@ -109,7 +118,7 @@ def blocks(
         if kept:
             size = max(wanted, len(carried) + block_bytes // 2)
         else:  # one record fills the block: let it grow, as far as bytes arrive
-            size = _larger(stream, carried, base, first, len(view), limits)
+            size = _larger(stream, carried, base, first, len(view), budget)
 
 
 def _fill(stream: Stream, view: memoryview, filled: int) -> tuple[int, CorruptError | None]:
@@ -132,13 +141,13 @@ def _whole_batches(block_bytes: int, batch_bytes: int) -> int:
     return max(1, round(block_bytes / batch_bytes)) * batch_bytes * 17 // 16 + FRAME_BYTES
 
 
-def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: int, limits: Limits) -> int:
+def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: int, budget: Budget) -> int:
     length = FRAME_BYTES + struct.unpack_from("<Q", carried)[0] if len(carried) >= HEADER_BYTES else 0
     if stream.size is not None and length > stream.size - base:
         raise fault(stream, _wire.CUT_PAYLOAD, carried, base, number)
-    if stream.size is None and length > limits.max_bytes:
-        raise LimitError(f"{stream.path}: a record of {length} bytes at byte {base}; the limit is {limits.max_bytes}")
-    return min(max(length, size), 2 * size)
+    if stream.size is None and length > budget.left:
+        raise LimitError(f"{stream.path}: a record of {length} bytes at byte {base}; the limit is {budget.left}")
+    return max(length, size) if size >= _MOST_DOUBLED else min(max(length, size), 2 * size)
 
 
 def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError | UsageError:

@@ -15,33 +15,40 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorbytes import _wire, formats, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
 from tensorbytes.io import beside
 from tensorbytes.io.holding import check_free
 from tensorbytes.records.files import framing
 from tensorbytes.records.files.compression import NAMES, SeekableInflate, Source, open_source
 from tensorbytes.records.files.framing import Block
-from tensorbytes.records.files.memory import Memory, offsets_of
+from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
 from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 from tensorbytes.tree import Document, Leaf
+from tensorbytes.typing import Buffer
 
 INDEX_SUFFIX = ".index.tb"
 _VERSION = "1"
 Stamp: TypeAlias = tuple[int, int]  # size and time of a file
+_NONE: Array = np.empty((0, 2), np.int64)
 # No record of a file is as long: sums of lengths stay far from where integers end.
 _LONGEST = 1 << 48
 # Records that lie closer together than this are read in one go.
 _COALESCE_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 12
+# What a byte of a compressed file can be inflated to, at most: deflate's 258 bytes for two bits.
+_MOST_INFLATED = 1032
+# A saved index is stored as it is: what would grow when it is decoded is none.
+_AS_STORED = Limits(max_bytes=0)
 
 
 class Disproved(Exception):
@@ -52,9 +59,15 @@ class Index:
     """The places of one file's records, or of a split's. `saved` is the path of the file that it came from, if any."""
 
     def __init__(
-        self, target: Any, compression: str, records: Array, stamp: Stamp | None = None, saved: str | None = None
+        self,
+        target: Any,
+        compression: str,
+        records: Array,
+        budget: Budget,
+        stamp: Stamp | None = None,
+        saved: str | None = None,
     ) -> None:
-        self._target, self.compression = target, compression
+        self._target, self.compression, self._budget = target, compression, budget
         self.records = records  # int64 [n, 2]: where the payload starts, its length
         self.stamp = stamp
         self._saved, self._proved = saved, 0 if saved is not None else len(records)
@@ -76,21 +89,32 @@ class Index:
         if self._saved is None or (self._proved >= number and not last):
             return
         if self.compression != "none" or last:
-            found = _build(self._target, 0, None, self.compression, LIMITS).records
-            if np.array_equal(found, self.records):
-                self._saved, self._proved = None, len(found)
+            if self._is_right(0, self._all_places()) == len(self.records):
+                self._saved, self._proved = None, len(self.records)
                 return
         else:
             with open(self._target, "rb", buffering=0) as file:
-                start, end = self._end(self._proved), self._end(number)
-                seen = list(Walk(reader(file), start, end))
-            if seen and np.array_equal(np.concatenate(seen), self.records[self._proved : number]):
-                self._proved = number
-                return
-            found = _build(self._target, 0, None, self.compression, LIMITS).records
+                walk = Walk(reader(file), self._end(self._proved), self._end(number))
+                if self._is_right(self._proved, walk) == number:
+                    self._proved = number
+                    return
         self.refuse()
-        self.records, self._saved, self._proved = found, None, len(found)
+        self.records = _NONE  # what it said goes before what is true comes
+        self.records = _build(self._target, 0, None, self.compression, self._budget).records
+        self._saved, self._proved = None, len(self.records)
         raise Disproved
+
+    def _is_right(self, at: int, places: Iterable[Array]) -> int | None:
+        """How far the index agrees with what is in the file, from record `at` on; None if it does not."""
+        for part in places:
+            if not np.array_equal(part, self.records[at : at + len(part)]):
+                return None
+            at += len(part)
+        return at
+
+    def _all_places(self) -> Iterator[Array]:
+        with open_source(self._target, self.compression, limits=self._budget.limits) as source:
+            yield from _found(self._target, source, 0, self._budget)
 
     def _end(self, number: int) -> int:
         """Where so many records end, by the index."""
@@ -120,7 +144,12 @@ class Index:
         starts = self.records[wanted, 0] - HEADER_BYTES
         ends = starts + self.records[wanted, 1] + FRAME_BYTES
         pieces, moved, at = [], self.records[wanted], 0
-        for first, last in _runs(starts, ends):
+        runs = _runs(starts, ends)
+        if self.compression != "none":
+            size = sum(int(ends[last] - starts[first]) for first, last in runs)
+            # Joining copies them.
+            self._budget.check(size * min(len(runs), 2), f"{path}: {len(wanted)} records", int(starts[0]))
+        for first, last in runs:
             begin, end = int(starts[first]), int(ends[last])
             data = memoryview(self._read(begin, end - begin))
             rows = slice(first, last + 1)
@@ -130,7 +159,8 @@ class Index:
             pieces.append(data)
             at += len(data)
         base, first = (int(starts[0]), int(wanted[0])) if len(wanted) else (0, 0)
-        return Block(memoryview(b"".join(pieces)), moved[inverse], path, base, first)
+        data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        return Block(data, moved[inverse], path, base, first)
 
     def _check(self, number: int, data: memoryview, begin: int, path: str) -> None:
         """A record must be where the index has it, of that length and with the right checksums."""
@@ -145,11 +175,11 @@ class Index:
                 path=path,
             )
 
-    def _read(self, start: int, size: int) -> bytes | memoryview:
+    def _read(self, start: int, size: int) -> Buffer:
         if storage.is_path(self._target):
             if self.compression != "none":
                 if self._inflate is None:  # kept open for its checkpoints
-                    self._inflate = SeekableInflate(self._target, self.compression)
+                    self._inflate = SeekableInflate(self._target, self.compression, limits=self._budget.limits)
                     weakref.finalize(self, self._inflate.close)
                 return self._inflate.read_at(start, size)
             with _opened(self._target) as file:
@@ -160,7 +190,8 @@ class Index:
                 self._target.seek(self._origin + start)
                 return storage.read_exactly(self._target, size)
             self._target.seek(self._origin)
-            return SeekableInflate(self._target, self.compression).read_at(start, size)
+            inflate = SeekableInflate(self._target, self.compression, limits=self._budget.limits)
+            return inflate.read_at(start, size)
 
 
 @contextlib.contextmanager
@@ -193,7 +224,8 @@ def _opened(path: Any) -> contextlib.AbstractContextManager[Any]:
 
 def indexes(targets: Sequence[Any], compression: str, limits: Limits = LIMITS) -> list[Index]:
     """An index for each target: the saved one where it is current, else a fresh one."""
-    return [_index(target, compression, limits) for target in targets]
+    budget = Budget(limits)
+    return [_index(target, compression, budget) for target in targets]
 
 
 def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
@@ -204,21 +236,21 @@ def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
             raise UsageError(f"{storage.describe(target)}: an index is saved beside a local file only")
         path = os.fspath(target)
         check_free(path)  # it would be of the past as soon as it is there
-        _save(path, _build(path, 0, None, compression, LIMITS))
+        _save(path, _build(path, 0, None, compression, Budget(LIMITS)))
         saved.append(path + INDEX_SUFFIX)
     return saved
 
 
-def _index(target: Any, compression: str, limits: Limits) -> Index:
+def _index(target: Any, compression: str, budget: Budget) -> Index:
     path, start, end = byte_range(target)
     if not _can_seek(path):  # a pipe, say: reading it for its index would leave nothing to read
         raise UsageError("a stream that can't seek has no length and no random access: read it in order")
     if not storage.is_path(path):
         with _position_kept(path):
-            return _build(path, start, end, compression, limits)
+            return _build(path, start, end, compression, budget)
     whole = start == 0 and end is None
-    index = current_index(os.fspath(path), compression) if whole and storage.is_local(path) else None
-    return _build(path, start, end, compression, limits) if index is None else index
+    index = current_index(os.fspath(path), compression, budget) if whole and storage.is_local(path) else None
+    return _build(path, start, end, compression, budget) if index is None else index
 
 
 def _can_seek(target: Any) -> bool:
@@ -227,10 +259,14 @@ def _can_seek(target: Any) -> bool:
     return hasattr(target, "seekable") and bool(target.seekable())
 
 
-def current_index(path: str, asked: str = "auto") -> Index | None:
-    """The saved index of a file; None if there is none, or none that is used."""
+def current_index(path: str, asked: str = "auto", budget: Budget | None = None) -> Index | None:
+    """The saved index of a file; None if there is none, or none that is used.
+
+    It is part of the input, and takes three times its bytes: nothing is charged for it.
+    """
+    budget = budget or Budget(LIMITS)
     stamp, place = _stamp(path), path + INDEX_SUFFIX
-    data = beside.read(place, LIMITS.max_bytes)
+    data = beside.read(place, max(budget.limits.max_bytes, stamp[0]))
     if data is None:
         return None
     found = _parsed(memoryview(data))
@@ -241,51 +277,67 @@ def current_index(path: str, asked: str = "auto") -> Index | None:
     if built_from != stamp:
         beside.warn(place, "is of the file as it was before; build_index or `tb index` renews it")
         return None
-    if compression == "none" and int(lengths.sum()) + FRAME_BYTES * len(lengths) != stamp[0]:
+    if not _fits(lengths, compression, stamp[0]):
         beside.warn(place, "is of another file: its records would not fill this one")
         return None
-    with open_source(path, asked, prefetch=False) as source:
+    with open_source(path, asked, prefetch=False, limits=budget.limits) as source:
         if compression != source.compression:
             beside.warn(place, f"says that the compression is {compression!r}, and it is {source.compression!r}")
             return None
-    return Index(path, compression, _places(lengths), stamp, place)
+    return Index(path, compression, _places(lengths), budget, stamp, place)
 
 
-def _build(path: Any, start: int, end: int | None, compression: str, limits: Limits) -> Index:
+def _fits(lengths: Array, compression: str, size: int) -> bool:
+    """Whether a file of this size can hold such records."""
+    plain = int(lengths.sum()) + FRAME_BYTES * len(lengths)
+    return plain == size if compression == "none" else plain <= _MOST_INFLATED * size
+
+
+def _build(path: Any, start: int, end: int | None, compression: str, budget: Budget) -> Index:
     origin = None if storage.is_path(path) else path.tell()
     stamp = _stamp(path) if storage.is_local(path) else None
-    with open_source(path, compression, start, end) as source:
-        if source.compression == "none" and source.total is not None and storage.is_local(path):
-            with open(path, "rb", buffering=0) as file:
-                records = _walk(file, source, start, start + source.total)
-        else:
-            lengths = list(_lengths(source, Memory(), limits))
-            records = _places(np.concatenate([np.empty(0, np.int64), *lengths]), start)
+    with open_source(path, compression, start, end, limits=budget.limits) as source:
+        parts = [_NONE]
+        for part in _found(path, source, start, budget):
+            source.count_into(budget)
+            budget.copy(2 * part.nbytes, f"{source.path}: an index of its records", 0)  # joining copies it
+            parts.append(part)
     if origin is not None:
         path.seek(origin)
-    return Index(path, source.compression, records, stamp)
+    return Index(path, source.compression, np.concatenate(parts), budget, stamp)
 
 
-def _lengths(source: Source, memory: Memory, limits: Limits) -> Iterator[Array]:
-    for block in framing.blocks(source, memory=memory, verify=False, limits=limits):
-        yield block.records[:, 1].copy()
+def _found(path: Any, source: Source, start: int, budget: Budget) -> Iterator[Array]:
+    """The places of the records in a file, some at a time."""
+    if source.compression == "none" and source.total is not None and storage.is_local(path):
+        with open(path, "rb", buffering=0) as file:
+            yield from _walk(file, source, start, start + source.total)
+        return
+    for block in framing.blocks(source, base=start, memory=Memory(), verify=False, budget=budget):
+        places = block.records.copy()
+        places[:, 0] += block.base
+        del block  # which goes before the next one fills
+        yield places
 
 
-def _places(lengths: Array, start: int = 0) -> Array:
+def _places(lengths: Array) -> Array:
     """Where payloads start, and their lengths; records follow each other without a gap."""
-    ends = offsets_of(lengths + FRAME_BYTES)
-    return np.stack([ends[:-1] + (start + HEADER_BYTES), lengths], axis=1)
+    places = np.full((len(lengths), 2), FRAME_BYTES, np.int64)
+    places[:1, 0] = HEADER_BYTES
+    places[1:, 0] += lengths[:-1]
+    np.cumsum(places[:, 0], out=places[:, 0])
+    places[:, 1] = lengths
+    return places
 
 
-def _walk(file: Any, source: Source, at: int, end: int) -> Array:
+def _walk(file: Any, source: Source, at: int, end: int) -> Iterator[Array]:
     """From header to header; over long payloads without reading them."""
     walk = Walk(reader(file), at, end)
-    parts = [np.empty((0, 2), np.int64), *walk]
+    yield from walk
     if walk.status:
         rest = bytearray(min(_HEAD_BYTES, end - walk.at))
         storage.read_at(file, memoryview(rest), walk.at)
         raise framing.fault(source, walk.status, memoryview(rest), walk.at, walk.count)
-    return np.concatenate(parts)
 
 
 # ---- saving ----------------------------------------------------------------------
@@ -310,7 +362,7 @@ def _save(path: str, index: Index) -> None:
 def _parsed(data: memoryview) -> tuple[Stamp, Array, str] | None:
     """(the stamp, the lengths, the compression) of a saved index; None if it is not usable."""
     try:
-        (document,) = formats.get("tb").decode(data, LIMITS, False, {})
+        (document,) = formats.get("tb").decode(data, _AS_STORED, False, {})
         value = document.leaves[0].whole
         stamp = int(value.meta["size"]), int(value.meta["mtime_ns"])
         compression = value.meta["compression"]

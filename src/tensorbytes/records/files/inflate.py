@@ -46,21 +46,21 @@ class SeekableInflate:
         self._checkpoints: list[Checkpoint] = [(0, None)]
         self._lock = threading.Lock()
 
-    def read_at(self, start: int, size: int) -> bytes:
+    def read_at(self, start: int, size: int) -> bytearray:
         """`size` plain bytes from `start` on, fewer only where the stream ends before that."""
         if start < 0 or size < 0:
             raise UsageError(f"expected a start and a size of 0 or more, got {start} and {size}")
         with self._lock:
             self._go_near(start)
-            end, parts = start + size, []
+            end, out = start + size, bytearray()
             while self._plain < end:
                 at = self._plain
                 piece = self._next(end - at)
                 if not len(piece):
                     break
                 if self._plain > start:
-                    parts.append(piece[max(start - at, 0) :])
-            return b"".join(parts)
+                    out += piece[max(start - at, 0) :]
+            return out
 
     def _go_near(self, start: int) -> None:
         """Take up decoding at the last checkpoint before a place, unless the decoder stands closer."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tensorbytes import storage
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Limits, UsageError
 from tensorbytes.records.files.compression import Source, open_source
 from tensorbytes.records.files.paths import byte_range
 
@@ -16,8 +16,8 @@ from tensorbytes.records.files.paths import byte_range
 class Inputs:
     """Paths are opened anew each time. File objects start where they stood when they were handed over."""
 
-    def __init__(self, targets: Sequence[Any], compression: str, threads: int) -> None:
-        self.targets, self._compression, self._threads = targets, compression, threads
+    def __init__(self, targets: Sequence[Any], compression: str, threads: int, limits: Limits) -> None:
+        self.targets, self._compression, self._threads, self._limits = targets, compression, threads, limits
         # None for file objects that can be read only once, -1 when they were.
         self._starts = {id(t): _position(t) for t in targets if not storage.is_path(byte_range(t)[0])}
         self._turn = 0
@@ -59,7 +59,8 @@ class Inputs:
                 while waiting and (not ahead or (len(ahead) < self._threads and ahead[-1][0].compression != "none")):
                     target, start, end = byte_range(waiting.popleft())
                     self._rewind(target)
-                    ahead.append((open_source(target, self._compression, start, end), start))
+                    source = open_source(target, self._compression, start, end, limits=self._limits)
+                    ahead.append((source, start))
                 source, start = ahead.popleft()
                 self.compressed = source.compression != "none"
                 with source:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import _wire, formats, storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
 from tensorbytes.io import holding, publish
 from tensorbytes.io.holding import Hold
@@ -34,6 +35,8 @@ from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.typing import Buffer
 
 Progress = Callable[[int, int | None], object]
+# What a Damage takes, with its numbers and its places in a list and a tuple.
+DAMAGE_BYTES = 300
 
 _MOST_RECORDS = 1 << 16
 # A header is eight bytes and their checksum: just what a record of eight bytes ends with.
@@ -115,26 +118,27 @@ def intact(
     *,
     base: int = 0,
     block_bytes: int = BLOCK_BYTES,
-    limits: Limits = LIMITS,
+    budget: Budget | None = None,
 ) -> Iterator[Block]:
     """The whole records of a source, confirmed by their checksums; damage is handed to `on_damage`, in order.
 
     `base` is where the source starts in its file. A block never reaches over damage, so that its
     records are numbered one after the other. The block of a record whose header was recovered
-    holds that record only, and follows the call that reports it.
+    holds that record only, and follows the call that reports it. A record of a compressed file may
+    take what is left of the budget, which `on_damage` may charge for what it keeps.
     """
-    return _Reader(source, on_damage, base, block_bytes, limits).blocks()
+    return _Reader(source, on_damage, base, block_bytes, budget or Budget(LIMITS)).blocks()
 
 
 class _Reader:
     """Where reading is: a position in the stream, and the number of the record there."""
 
     def __init__(
-        self, source: Stream, on_damage: Callable[[Damage], object], base: int, block_bytes: int, limits: Limits
+        self, source: Stream, on_damage: Callable[[Damage], object], base: int, block_bytes: int, budget: Budget
     ) -> None:
-        self._path, self._on_damage, self._block_bytes, self._limits = source.path, on_damage, block_bytes, limits
+        self._path, self._on_damage, self._block_bytes, self._budget = source.path, on_damage, block_bytes, budget
         self._window = Window(source, base, block_bytes)
-        self._search = Search(self._window, limits)
+        self._search = Search(self._window, budget)
         self._found = np.empty((min(block_bytes // FRAME_BYTES + 1, _MOST_RECORDS), 2), np.int64)
         self._at, self._number, self._kind = base, 0, ""
 
@@ -146,18 +150,23 @@ class _Reader:
             data = window.view(self._at, min(self._at + size, window.end))
             count, after, status = _wire.scan(data, 0, True, self._found)
             size = self._block_bytes
+            length = _length(data)
             if count:
-                yield from self._whole(data, count, after)
-            elif status == _wire.OK:
+                yield from self._whole(data[:after], count)
+            data = memoryview(b"")  # nothing holds what the window lets go
+            if count:
+                continue
+            if status == _wire.OK:
                 break
-            elif status == _wire.CUT_PAYLOAD and self._is_present(_length(data)):
-                size = FRAME_BYTES + _length(data)
+            if status == _wire.CUT_PAYLOAD and self._is_present(length):
+                size = FRAME_BYTES + length
             else:
                 yield from self._damaged(status)
         if window.broken is not None and self._kind != "compression":
             self._report("compression", self._at)
 
-    def _whole(self, data: memoryview, count: int, after: int) -> Iterator[Block]:
+    def _whole(self, data: memoryview, count: int) -> Iterator[Block]:
+        after = len(data)
         torn = self._found[count - 1, 1] == _LENGTH_BYTES and self._search.is_header(self._at + after - HEADER_BYTES)
         if torn:
             count, after = count - 1, after - FRAME_BYTES - _LENGTH_BYTES
@@ -184,7 +193,7 @@ class _Reader:
 
     def _is_present(self, length: int) -> bool:
         """Have all bytes of the record here, whose header is sound; False if the stream ends before."""
-        window, limit = self._window, self._limits.max_bytes
+        window, limit = self._window, self._budget.left
         if window.last is None and length > limit and window.reach(self._at + HEADER_BYTES + limit):
             raise LimitError(f"{self._path}: a record of {length} bytes at byte {self._at}; the limit is {limit}")
         end = self._at + FRAME_BYTES + length
@@ -201,20 +210,28 @@ def _length(header: memoryview) -> int:
 class _Account:
     """What is known of a file so far."""
 
-    def __init__(self, advice: str) -> None:
+    def __init__(self, limits: Limits, advice: str) -> None:
         self.records = self.intact = 0
         self.objects = Survey()
+        self._budget = Budget(limits)
         self._advice = advice  # to whom the file is of another format
         self.damages: list[Damage] = []
 
-    def blocks(self, source: Source, limits: Limits, progress: Progress | None) -> Iterator[Block]:
+    def blocks(self, source: Source, progress: Progress | None) -> Iterator[Block]:
         """The whole records of a file; one that has none and is of another format is refused."""
+
+        def note(damage: Damage) -> None:
+            source.count_into(self._budget)
+            self._budget.objects(1, f"{source.path}: all that is damaged", damage.start, DAMAGE_BYTES)
+            self.damages.append(damage)
+
         head = source.peek(_HEAD_BYTES) if isinstance(source, PlainSource) else b""
-        for block in intact(source, self.damages.append, limits=limits):
+        for block in intact(source, note, budget=self._budget):
             self.records += len(block.records)
             self.intact += len(block.data)
             self.objects.add(block, len(self.damages))
             yield block
+            del block
             if progress is not None:
                 progress(source.consumed, source.total)
         if progress is not None:
@@ -244,10 +261,9 @@ def verify(
     `path` may be a URL or a file object as well. `progress` is called with the bytes read so far
     and their total, or None if that is unknown. A file of another format raises UsageError.
     """
-    account = _Account("to check it: with tb.open(path) as f: f.verify(), or the command tb verify")
+    account = _Account(limits, "to check it: with tb.open(path) as f: f.verify(), or the command tb verify")
     with open_source(path, compression, limits=limits) as source:
-        for _ in account.blocks(source, limits, progress):
-            pass
+        deque(account.blocks(source, progress), maxlen=0)
         return account.report(source.path)
 
 
@@ -272,21 +288,23 @@ def repair(
         raise UsageError(
             f"{storage.describe(src)} would be replaced by its repaired self: pass replace=True, or keep it"
         )
-    account = _Account("the command tb repair keeps the tensors of such files that are whole")
+    account = _Account(limits, "the command tb repair keeps the tensors of such files that are whole")
     # Who replaces what he reads has the path all the time: what is appended meanwhile would be lost.
     with _held(dst) if same else contextlib.nullcontext() as hold, _openings(src, compression, limits) as opened:
         native = _is_native(opened, limits)
         if native:  # how many objects of it are whole is known at its end
             with opened() as source:
-                deque(account.blocks(source, limits, progress), 0)
+                deque(account.blocks(source, progress), maxlen=0)
 
         def pieces() -> Generator[Buffer]:
             with opened() as source:
                 packer = compressor(source.compression)
                 if native:
-                    made = account.objects.mended(intact(source, lambda damage: None, limits=limits), source.path)
+                    made = account.objects.mended(
+                        intact(source, lambda damage: None, budget=Budget(limits)), source.path
+                    )
                 else:
-                    made = _copied(account, source, limits, progress)
+                    made = _copied(account, source, progress)
                 yield from map(packer.compress, made)
                 _check_kept(account.report(source.path), same)
                 yield packer.finish()
@@ -322,19 +340,20 @@ def _openings(src: Any, compression: str, limits: Limits) -> Iterator[Callable[[
 
 def _is_native(opened: Callable[[], Source], limits: Limits) -> bool:
     with opened() as source:
-        first = next(intact(source, lambda damage: None, limits=limits), None)
+        first = next(intact(source, lambda damage: None, budget=Budget(limits)), None)
         return first is not None and is_native(first)
 
 
-def _copied(account: _Account, source: Source, limits: Limits, progress: Progress | None) -> Iterator[Buffer]:
+def _copied(account: _Account, source: Source, progress: Progress | None) -> Iterator[Buffer]:
     """The whole records of a file as they are, with new headers where theirs were damaged."""
-    for block in account.blocks(source, limits, progress):
+    for block in account.blocks(source, progress):
         last = account.damages[-1] if account.damages else None
         if last is not None and last.recovered and last.start == block.base:
             yield _wire.frame_header(int(block.records[0, 1]))
             yield block.data[HEADER_BYTES:]
         else:
             yield block.data
+        del block  # the window lets go of it
 
 
 def _check_kept(report: Report, same: bool) -> None:

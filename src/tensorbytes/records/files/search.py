@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorbytes import _wire
-from tensorbytes.errors import Limits
+from tensorbytes.budget import Budget
 from tensorbytes.records.files.window import Window
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 
@@ -33,6 +33,7 @@ _LOOK_BYTES = 16 << 20
 _GUESSES = 4
 # A payload whose header is lost is looked for in this many bytes at most.
 _SPAN_BYTES = 64 << 20
+_LEAST_SPAN = 2 << 20
 # And in this many behind records that end early, which may be some that it holds.
 _REST_BYTES = 4 << 20
 _STEP_BYTES = 1 << 16
@@ -51,8 +52,11 @@ class Fault(NamedTuple):
 class Search:
     """Looks around in a window; all positions are those of the stream."""
 
-    def __init__(self, window: Window, limits: Limits) -> None:
-        self._window, self._limits = window, limits
+    def __init__(self, window: Window, budget: Budget) -> None:
+        self._window, self._budget = window, budget
+        self._look, self._span = _LOOK_BYTES, _SPAN_BYTES
+        if window.last is None:  # compressed: what is looked at is not in the file, and takes memory beside its record
+            self._look, self._span = _LOOK_BYTES // 2, min(_SPAN_BYTES, max(budget.left // 4, _LEAST_SPAN))
         self._origin, self._spent = window.end, 0
         self._found = np.empty((1024, 2), np.int64)
 
@@ -108,7 +112,7 @@ class Search:
         flipped = _flips().get(_wire.crc32c(struct.pack("<Q", length)) ^ _unmask(stored), 0)
         length ^= flipped
         end = at + FRAME_BYTES + length
-        worth = flipped or (length <= _SPAN_BYTES and self._may_spend(at))
+        worth = flipped or (length <= self._span and self._may_spend(at))
         if worth and self._obtain(at, end):
             if self._confirmed(at + HEADER_BYTES, end - _FOOTER_BYTES):
                 return length, True
@@ -124,10 +128,12 @@ class Search:
 
     def _obtain(self, at: int, end: int) -> bool:
         """Have the bytes of a record that claims [at, end), unless it claims too much."""
-        last = self._window.last
-        if end > last if last is not None else end - at > self._limits.max_bytes + FRAME_BYTES:
+        window, most = self._window, self._budget.left
+        if at > window.start:
+            most //= 2  # with those before it, which may have to be moved
+        if end > window.last if window.last is not None else end - window.start > most + FRAME_BYTES:
             return False
-        return self._window.reach(end)
+        return window.reach(end)
 
     # ---- chains of records ---------------------------------------------------
 
@@ -177,9 +183,9 @@ class Search:
         window = self._window
         if status in (_wire.CUT_PAYLOAD, _wire.BAD_DATA) or self._relength(end) is not None:
             return False  # a record, damaged by itself
-        after = self._next_header(end + 1, end + _LOOK_BYTES)
+        after = self._next_header(end + 1, end + self._look)
         rest = (window.end if after is None else after) - _FOOTER_BYTES
-        if after is None and (not window.whole or rest > end + _LOOK_BYTES):
+        if after is None and (not window.whole or rest > end + self._look):
             return False
         if after is not None and self._follow(after, after + 1)[0] == after:
             return False
@@ -204,9 +210,10 @@ class Search:
         inside = self._inside(at, end)
         if inside is not None:
             return Fault(kind, inside)
+        self._window.forget(end)  # this one is lost: only what is behind it is looked at
         here = end
         if self._is_sound(end):
-            here, status = self._follow(end, end + _LOOK_BYTES)
+            here, status = self._follow(end, end + self._look)
             if status == _wire.OK or not self._nested(here, status):
                 return Fault(kind, end)
         elif not self._window.reach(end + HEADER_BYTES) or self._relength(end) is not None:
@@ -216,10 +223,11 @@ class Search:
 
     def _cut(self, at: int, end: int, kind: str) -> Fault:
         """A record that runs past the end: what is behind its header may have been appended after a torn write."""
-        window = self._window
-        if window.last is not None and window.last - at > self._limits.max_bytes:
+        window, most = self._window, self._budget.left
+        large = window.reach(at + most + 1) if window.last is None else window.last - at > most
+        if large:
             window.skip()
-            return Fault(kind, window.end)
+            return Fault(kind if window.whole else "compression", window.end)
         while window.reach(window.end + 1):
             pass
         if not window.whole:
@@ -242,7 +250,7 @@ class Search:
         here, cut = payload, end > window.end
         border = window.end if cut else end
         while (start := self._next_header(here, border)) is not None:
-            stop, status = self._follow(start, border + (0 if cut else _LOOK_BYTES))
+            stop, status = self._follow(start, border + (0 if cut else self._look))
             over = stop == border if cut else stop > end - _FOOTER_BYTES
             if over and (status == _wire.OK or not self._nested(stop, status)):
                 size = _content(window.view(payload, start), held - payload) or 0
@@ -271,12 +279,12 @@ class Search:
         crc, summed = 0, at + HEADER_BYTES
         near = True  # whether the bytes from `at` on are still in the window
         while True:
-            if here - at > _SPAN_BYTES:
+            if here - at > self._span:
                 near = False
                 window.forget(here)
-            start = self._next_header(here, here + _SPAN_BYTES)
-            if start is None and (not window.ended or here + _SPAN_BYTES < window.end):
-                here += _SPAN_BYTES
+            start = self._next_header(here, here + self._span)
+            if start is None and (not window.ended or here + self._span < window.end):
+                here += self._span
                 continue
             footer = (window.end if start is None else start) - _FOOTER_BYTES
             closed = False
@@ -285,7 +293,7 @@ class Search:
                 closed = self._confirmed(footer, footer, crc)
             if start is None:
                 return Fault("header", window.end, closed)
-            stop, status = self._follow(start, start + _LOOK_BYTES, patient=True)
+            stop, status = self._follow(start, start + self._look, patient=True)
             if status == _wire.OK and stop > start:
                 return Fault("header", start, closed)
             if stop == start:
@@ -296,8 +304,8 @@ class Search:
             end = self._closing(at, summed, stop, crc) if near else None
             if end is not None:
                 return Fault("header", end + _FOOTER_BYTES, recovered=True)
-            payload = window.view(at + HEADER_BYTES if near else start, start)
-            if (_content(payload) or 0) < stop - start and not self._nested(stop, status):
+            size = _content(window.view(at + HEADER_BYTES if near else start, start)) or 0
+            if size < stop - start and not self._nested(stop, status):
                 return Fault("header", start, closed)
             here = stop
 
@@ -312,7 +320,7 @@ class Search:
     def _closing(self, at: int, summed: int, start: int, crc: int) -> int | None:
         """Where the payload of the record at `at` ends, from `start` on, as far as there is time to look."""
         window = self._window
-        limit = min(start + min(_REST_BYTES, self._may_spend(at) // 2), at + _SPAN_BYTES)
+        limit = min(start + min(_REST_BYTES, self._may_spend(at) // 2), at + self._span)
         crc = _wire.crc32c(window.view(summed, start), crc)
         here = start
         while here < limit and window.reach(here + FRAME_BYTES):

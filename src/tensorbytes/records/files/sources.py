@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tensorbytes import storage
+from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.records.files.decoders import Decoder, Feed
 from tensorbytes.typing import Buffer, bytes_view
@@ -42,6 +43,13 @@ class Source:
     total: int | None = None  # compressed bytes to be read, where known
     consumed: int = 0  # compressed bytes read so far
     _rest: memoryview = memoryview(b"")
+    _counted: int = 0
+
+    def count_into(self, budget: Budget) -> None:
+        """Let a budget know of the bytes of the file: all of them, or those read so far where the rest is unknown."""
+        known = self.consumed if self.total is None else self.total
+        budget.add_input(known - self._counted)
+        self._counted = known
 
     def readinto(self, view: memoryview) -> int:
         """Fill memory with the next bytes; gives how many: 0 at the end, otherwise any number up to all."""

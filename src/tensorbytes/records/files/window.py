@@ -8,6 +8,11 @@ from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.records.files.framing import Stream
 from tensorbytes.typing import bytes_view
 
+# What is moved is in memory twice for a moment. So a window doubles only up to this size: whoever asks for more has
+# shown that bytes arrive, and gets all the room at once, with some to look ahead. Pages never filled cost nothing.
+_MOST_MOVED = 16 << 20
+_AHEAD_BYTES = 20 << 20
+
 
 class Window:
     """The bytes of a stream from some place on: more are read as they are asked for.
@@ -25,6 +30,11 @@ class Window:
         self.last = stream.size
         self.ended = False
         self.broken: CorruptError | None = None
+
+    @property
+    def start(self) -> int:
+        """The first byte that may not go."""
+        return self._keep
 
     @property
     def whole(self) -> bool:
@@ -56,6 +66,8 @@ class Window:
     def _move(self, stop: int) -> None:
         kept = self.view(self._keep)
         size = max(self._step, min(stop - self._keep, 2 * len(kept)), len(kept) + len(kept) // 2)
+        if len(kept) >= _MOST_MOVED:
+            size = max(size, stop - self._keep + _AHEAD_BYTES)
         if self.last is not None:  # one more byte than there should be, to see the end
             size = max(min(size, self.last - self._keep + 1), len(kept) + 1)
         try:

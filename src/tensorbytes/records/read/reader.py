@@ -6,6 +6,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -16,6 +17,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
+from tensorbytes.records.files.compression import Source
 from tensorbytes.records.files.detection import checked_name
 from tensorbytes.records.files.framing import Block, Cut
 from tensorbytes.records.files.index import Disproved, Index, indexes
@@ -35,6 +37,8 @@ from tensorbytes.threads import available, pipeline
 _MOST_OBJECTS = 1 << 16
 # Stands for the size of what is read from a pipe or a server: its bytes are taken for what they are.
 _UNKNOWN_BYTES = 1 << 62
+# A Damage, and what `warnings` keeps of the words about it.
+_DAMAGE_BYTES = salvage.DAMAGE_BYTES + 500
 
 
 class DamageWarning(UserWarning):
@@ -96,10 +100,11 @@ class Records(Displayed):
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
         self._threads = available() if threads is None else threads
-        self._inputs = Inputs(self._targets, compression, self._threads)
+        self._inputs = Inputs(self._targets, compression, self._threads, limits)
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
         self.damages: list[Damage] = []
+        self._damage_budget = Budget(limits)
 
     @property
     def paths(self) -> list[str]:
@@ -165,7 +170,7 @@ class Records(Displayed):
         for source, start in self._inputs.sources():
             cut = None if every is None else Cut(every, seen)
             found = (
-                salvage.intact(source, self._note_damage, base=start, limits=self._limits)
+                salvage.intact(source, partial(self._note_damage, source), base=start, budget=self._damage_budget)
                 if self._skip
                 else framing.blocks(
                     source, base=start, cut=cut, memory=memory, verify=self._verify, limits=self._limits
@@ -174,15 +179,19 @@ class Records(Displayed):
             for block in found:
                 seen += len(block.records)
                 yield block
+                del block
                 self._inputs.check_turn(turn)
 
-    def _note_damage(self, damage: Damage) -> None:
+    def _note_damage(self, source: Source, damage: Damage) -> None:
+        source.count_into(self._damage_budget)
+        self._damage_budget.objects(1, f"{source.path}: all that is damaged", damage.start, _DAMAGE_BYTES)
         self.damages.append(damage)
         warnings.warn(f"{damage}", DamageWarning, stacklevel=2)
 
     def _decoded(self, every: int | None) -> Iterator[Columns]:
         """The columns of block after block, decoded in threads, in order; then what went wrong."""
         self.damages.clear()
+        self._damage_budget = Budget(self._limits)
         found = _caught(self._blocks(every, Memory()))
         first = next(found, None)
         if first is None:
@@ -254,9 +263,13 @@ class Records(Displayed):
             return item
         return frameworks.from_value(frameworks.to_value(item), self._to, self._device)
 
+    def _any_plan(self) -> Plan:
+        """The plan; looks at the first records if it must."""
+        schema = self.schema
+        return self._plan or Plan(schema, limits=self._limits)
+
     def _planned_columns(self) -> list[Column]:
-        """What is read; looks at the first records if it must."""
-        return self._plan.columns if self._plan else Plan(self.schema, limits=self._limits).columns
+        return self._any_plan().columns
 
     def _features(self) -> dict[str, Feature]:
         return {column.name: column.feature for column in self._planned_columns()}
@@ -303,6 +316,7 @@ class Records(Displayed):
         """The bytes of each record, whatever it holds."""
         for block in self._blocks(None):
             yield from map(bytes, payloads(block))
+            del block
 
     def to_arrow(self, size: int = 65536) -> Any:
         """A pyarrow.RecordBatchReader over batches of `size` records."""
@@ -365,13 +379,13 @@ class Records(Displayed):
             found.append(self._columns_of(owner, numbers[mine] - starts[owner]))
             places.append(mine)
         if not found:
-            return decode(_no_records(), self._plan or Plan(self.schema, limits=self._limits))
+            return decode(_no_records(), self._any_plan())
         parts = joined(found)
         return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
 
     def _columns_of(self, owner: int, numbers: Array) -> Columns:
         """The columns of records of one file."""
-        plan, index = self._plan or Plan(self.schema, limits=self._limits), self._index()[owner]
+        plan, index = self._any_plan(), self._index()[owner]
         try:
             return decode(index.read(numbers), plan)
         except TensorbytesError as error:
