@@ -104,6 +104,16 @@ def test_archives_that_contradict_themselves(name, case, tmp_path):
         assert isinstance(outcome, tb.CorruptError | tb.UnsupportedError), f"{way}: {outcome!r}"
 
 
+@pytest.mark.parametrize("count", [3, 5000, 0xFFFE, 0xFFFF])
+@pytest.mark.parametrize("name", ["npz of NumPy", "npz, deflated"])
+def test_195_a_count_that_the_directory_can_t_hold_is_damage_under_any_limit(name, count):
+    raw = bytearray(ARCHIVES[name])
+    struct.pack_into("<HH", raw, raw.rindex(END) + 8, count, count)
+    for limits in (tb.LIMITS, tb.Limits(max_bytes=1 << 20, max_tensors=100, max_objects=100)):
+        with pytest.raises(tb.CorruptError, match="directory ends inside an entry"):
+            tb.loads(raw, "npz", limits=limits)
+
+
 # ---- 88 -----------------------------------------------------------------------
 
 NAME, METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"

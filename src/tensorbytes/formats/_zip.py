@@ -74,9 +74,10 @@ class Member(NamedTuple):
 def members(data: memoryview, budget: Budget) -> list[Member]:
     """The members of an archive in the order of its directory, checked against one another."""
     count, size, start = _directory(data)
-    if count > budget.max_tensors:
-        raise LimitError(f"an archive of {count} members, over the limit of {budget.max_tensors}")
-    budget.objects(count, "the members of an archive", 0, _MEMBER_BYTES)
+    most = min(count, size // _CENTRAL.size)  # a count beyond what the directory can hold is damage, and costs nothing
+    if most > budget.max_tensors:
+        raise LimitError(f"an archive of {most} members, over the limit of {budget.max_tensors}")
+    budget.objects(most, "the members of an archive", 0, _MEMBER_BYTES)
     found: list[Member] = []
     names: set[str] = set()
     at, end = start, start + size
