@@ -258,12 +258,14 @@ class Output:
 
     def _release(self) -> None:
         file, self._file = self._file, None
-        if file is not None and self._owned:
-            if self._hold is not None and not self.foreign and not file.closed:
-                holding.unlock(file)
-            file.close()
-        if self._hold is not None:
-            self._hold.release()
+        try:
+            if file is not None and self._owned:
+                if self._hold is not None and not self.foreign and not file.closed:
+                    holding.unlock(file)
+                file.close()
+        finally:  # a disk that fails even when a file is closed holds nobody up
+            if self._hold is not None:
+                self._hold.release()
 
     def _drop(self) -> None:
         """Let go of the file in a forked child, or the lock on it would outlive the parent."""

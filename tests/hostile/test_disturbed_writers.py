@@ -414,3 +414,22 @@ def test_225_a_name_that_leaves_no_room_for_the_schema_is_refused_at_once(tmp_pa
     with tb.RecordWriter(path, sidecar=False) as writer:
         writer.write({"a": 1})
     assert names(tmp_path) == [path.name]
+
+
+# ---- a disk that fails even when a file is closed ---------------------------------------
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks for open files where Linux lists them")
+@pytest.mark.parametrize("name", ["x.tb", "x.tfrecord"])
+def test_226_a_failure_to_close_the_file_leaves_its_path_free(tmp_path, name):
+    path = tmp_path / name
+    writer = tb.open(path, "w") if name == "x.tb" else tb.RecordWriter(path)
+    writer.write({"x": 1})
+    writer.flush()
+    (number,) = (fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == str(path))
+    os.close(int(number))  # so that the writer can't
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        writer.close()
+    assert not [left for left in names(tmp_path) if left.endswith(".tmp")]
+    with tb.open(path, "a") if name == "x.tb" else tb.RecordWriter(path, mode="a") as again:
+        again.write({"x": 2})
