@@ -101,7 +101,7 @@ def _take_graph(
             found = _sparse(data, item, context, leaves)
         leaves[str(found.path[0][1])] = found
         if len(leaves) > context.budget.max_tensors:
-            raise LimitError(f"over {context.budget.max_tensors} initializers (byte {item.at})")
+            raise LimitError(f"over {context.budget.max_tensors} initializers", at=item.at)
 
 
 def _constants(data: memoryview, graph: proto.Field) -> int:
