@@ -28,7 +28,8 @@ class Hint:
 
     - an option to pass: `Hint("allow", {"meta"}, "to drop it")`. `of` names the call that takes it, where several
       calls have options of that name that mean different things. Without a value, any fits, or any of `choices`.
-    - an operation to call: `Hint(operation="repair", arguments=("src", "dst"), purpose="keeps the records")`.
+    - an operation to call: `Hint(operation="repair", arguments=("src", "dst"), purpose="keeps the records")`. An
+      argument is the name of a parameter or, where it is known, its value as Python spells it.
     - advice that is the same everywhere: `Hint(purpose="save a copy")`.
     """
 
@@ -114,9 +115,12 @@ class TensorbytesError(Exception):
     @property
     def fault(self) -> str:
         """`what: expected ..., got ...`, without place and advice."""
-        told = (("expected", self.expected), ("got", self.got))
-        found = ", ".join(f"{word} {value}" for word, value in told if value is not None)
-        return ": ".join(filter(None, (self.what, found)))
+        words = self.what
+        if self.expected is not None:
+            words += f"{': ' if words else ''}expected {self.expected}"
+        if self.got is not None:
+            words += f"{', ' if words else ''}got {self.got}"
+        return words
 
     def replaced(self, **changes: Any) -> Self:
         """The same error with other attributes."""

@@ -286,7 +286,7 @@ class Reader(Displayed):
                     hints=[Hint(purpose="f[0] takes an object by its number")],
                 )
             raise MissingNameError(
-                f"there is no tensor {key!r}: it has {_some(self.keys())}{nearest(key, self.keys())}",
+                f"there is no tensor {key!r}; it has {_some(self.keys())}{nearest(key, self.keys())}",
                 path=self.path,
                 tensor=key,
             )

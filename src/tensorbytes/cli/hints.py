@@ -6,6 +6,8 @@ stands for what no command can do: such a hint is left out.
 
 from __future__ import annotations
 
+import ast
+import shlex
 from collections.abc import Mapping
 
 from tensorbytes.errors import Hint, hint_text
@@ -68,7 +70,7 @@ def in_commands(hint: Hint) -> str:
     """A hint as words of the command line; "" if no command does it."""
     if hint.operation in OPERATIONS:
         command = OPERATIONS[hint.operation]
-        return "" if command is None else " ".join([command, *map(str.upper, hint.arguments), hint.purpose])
+        return "" if command is None else " ".join([command, *map(_argument, hint.arguments), hint.purpose])
     if _key(hint) in OPTIONS:
         text = spelled(hint)
         return hint_text("pass" if text.startswith("-") else "set", text, hint) if text else ""
@@ -83,6 +85,11 @@ def spelled(hint: Hint) -> str:
     form, placeholder = row
     values = sorted(hint.value) if isinstance(hint.value, frozenset) else [hint.value]
     return " ".join(form.format(placeholder if value is ... else _plain(value)) for value in values)
+
+
+def _argument(text: str) -> str:
+    """SRC for the name of a parameter; a value as it is typed in a shell."""
+    return text.upper() if text.isidentifier() else shlex.quote(str(ast.literal_eval(text)))
 
 
 def _key(hint: Hint) -> str:

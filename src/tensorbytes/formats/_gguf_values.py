@@ -171,7 +171,7 @@ def _strings(cursor: Cursor, key: str, count: int, arrays: bool) -> Values:
     try:
         array = Strings((count,), offsets, b"".join(data[start:stop] for start, stop in starts), "utf-8")
     except InvalidValueError as error:
-        raise CorruptError(f"{key!r}: {error}", at=first) from None
+        raise CorruptError(f"{key!r}: {error.fault}", at=first) from None
     text = _json(array.items()) if count <= SHORT else _summary(count, "strings")
     return Values(ARRAY, text, None, array if arrays else None)
 

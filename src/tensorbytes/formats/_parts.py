@@ -252,7 +252,7 @@ def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budge
         else:
             value = _retyped(part)
     except InvalidValueError as error:
-        raise CorruptError(f"{part.name!r}: {error}", at=part.at) from None
+        raise CorruptError(f"{part.name!r}: {error.fault}", at=part.at) from None
     # A file that no writer of ours has touched names its tensors by the parts alone.
     meta = {**value.meta, **note.get("meta", {})}
     named = _amended(value, note.get("name") if not path else None, meta)

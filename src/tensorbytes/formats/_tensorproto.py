@@ -296,7 +296,7 @@ def _decode_strings(data: memoryview, message: Message, budget: Budget, at: int)
     try:
         return Strings(shape, offsets, raw)
     except InvalidValueError as error:
-        raise CorruptError(str(error), at=at) from None
+        raise CorruptError(error.fault, at=at) from None
 
 
 def _repeat_string(

@@ -137,7 +137,9 @@ def _level(options: Options) -> int | None:
         raise UsageError(f"compression={compression!r}", expected="None or 'deflate'")
     if level is not None and compression is None:
         raise UsageError(
-            f"level {level!r} without a compression", hints=[Hint("compression", "deflate", "beside it", of="save")]
+            f"level={level!r}",
+            expected="a compression beside it",
+            hints=[Hint("compression", "deflate", of="save")],
         )
     if level is not None and (type(level) is not int or not 0 <= level <= 9):
         raise UsageError(f"level={level!r}", expected="0 to 9")

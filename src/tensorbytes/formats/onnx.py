@@ -45,7 +45,7 @@ from tensorbytes.formats._onnx import sniff as onnx_sniff
 from tensorbytes.formats._onnx.files import Files
 from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, leaf, parse
 from tensorbytes.storage import Target
-from tensorbytes.tensor import ENCODINGS, Sparse, Strings, Tensor
+from tensorbytes.tensor import ENCODINGS, InvalidValueError, Sparse, Strings, Tensor
 from tensorbytes.tree import Document, Leaf, path_name
 
 # No protobuf runtime reads a message of 2 GiB or more.
@@ -181,9 +181,9 @@ def _strings_head(value: Strings, allow: frozenset[str]) -> bytes:
     if value.encoding == "bytes" and "encoding" not in allow:
         try:
             Strings(value.shape, value.offsets, value.data, "utf-8")
-        except ValueError as error:
+        except InvalidValueError as error:
             raise LossError(
-                f"ONNX's strings are text, and these are not ({error})",
+                f"ONNX's strings are text, and these are not ({error.fault})",
                 feature="encoding",
                 hints=[Hint("allow", {"encoding"}, "to store them as they are, which onnx itself won't read"), USE_TB],
             ) from None

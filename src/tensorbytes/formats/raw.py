@@ -60,7 +60,7 @@ class Raw(Format):
         if "dtype" not in options:
             raise UsageError(
                 "raw bytes don't tell their dtype",
-                hints=[Hint("dtype", purpose="and the shape, as raw.describe(x) gives them", of="load")],
+                hints=[Hint("dtype", purpose="and the shape, if it is not one row", of="load")],
             )
         row = dtypes.get(_name(options["dtype"]))
         if "shape" in options:

@@ -196,7 +196,7 @@ def _from_pieces(pieces: Sequence[_Piece], budget: Budget) -> Sparse:
     try:
         return Sparse("coo", tuple(shape.numpy().tolist()), (indices.numpy(),), values)
     except InvalidValueError as error:
-        raise CorruptError(str(error), at=at) from None
+        raise CorruptError(error.fault, at=at) from None
 
 
 def _from_rows(rows: Sequence[Sequence[_Piece]], budget: Budget) -> Sparse:

@@ -91,7 +91,7 @@ def to_value(x: Any) -> Value:
     try:
         converted: Value = get(name).to_value(x)
     except InvalidValueError as error:  # a framework that does not check what it is given
-        raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error}") from None
+        raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error.fault}") from None
     return converted
 
 

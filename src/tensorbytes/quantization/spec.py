@@ -43,7 +43,7 @@ class Quantize:
     def __post_init__(self) -> None:
         if self.dtype is None and self.max_error is None:
             raise UsageError(
-                "to quantize takes a dtype or a max_error",
+                "say a dtype or a max_error to quantize",
                 hints=[Hint(purpose="Quantize('int8')"), Hint(purpose="Quantize(max_error=1e-3)")],
             )
         if self.dtype is not None and self.dtype not in (*CASTS, *INTEGERS):

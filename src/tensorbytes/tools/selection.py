@@ -99,5 +99,5 @@ class Selection:
                 f"there is no tensor {min(self.unused)!r}",
                 path=path,
                 tensor=min(self.unused),
-                hints=[Hint(operation="inspect", arguments=("path",), purpose="lists them")],
+                hints=[Hint(operation="inspect", arguments=(repr(path),), purpose="lists them")],
             )

@@ -62,7 +62,7 @@ def split(
     chosen = [shards, rows, nbytes]
     if sum(number is not None for number in chosen) != 1:
         raise UsageError(
-            "how shall it be split? One of three says it",
+            "split must know how large the parts shall be",
             hints=[
                 Hint("shards", purpose="for a number of files", of="split"),
                 Hint("rows", purpose="for rows in each", of="split"),

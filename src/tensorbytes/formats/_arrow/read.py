@@ -43,7 +43,7 @@ def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, wher
         if wanted.base == "tensor":
             found = _retyped(found, wanted.dtype)
     except InvalidValueError as error:
-        raise CorruptError(f"column {where!r}: {error}", at=0) from None
+        raise CorruptError(f"column {where!r}: {error.fault}", at=0) from None
     return amended(found, None, dict(wanted.meta)) if wanted.meta else found
 
 

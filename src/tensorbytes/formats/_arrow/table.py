@@ -127,7 +127,9 @@ def _by_row(document: Document, rows: Any) -> bool:
         return rows is True or not all(_is_hollow(leaf.whole) for leaf in document.leaves)
     if rows is True:
         raise LossError(
-            f"no rows: {fault}", feature="rows", hints=[Hint("rows", "auto", "for a table of one row", of="save")]
+            f"these are not rows: {fault}",
+            feature="rows",
+            hints=[Hint("rows", "auto", "for a table of one row", of="save")],
         )
     return False
 

@@ -164,7 +164,7 @@ def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves
         try:
             return Sparse("coo", shape, (places,), values)
         except InvalidValueError as error:
-            raise CorruptError(f"{name!r}: {error}", at=at) from None
+            raise CorruptError(f"{name!r}: {error.fault}", at=at) from None
 
     size = math.prod(held) * (row.itemsize + 8 * len(shape))
     later = Deferred("sparse", row.name, shape, fetch, size)

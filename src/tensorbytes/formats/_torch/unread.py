@@ -10,7 +10,9 @@ from tensorbytes.errors import Hint, LimitError, UnsupportedError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.tree import Leaf, Path, path_name
 
-ADVICE = "only tensors and plain values are read, and nothing is executed: save model.state_dict() or plain tensors"
+WHY = "only tensors and plain values are read, and nothing is executed"
+SAVE = Hint(purpose="save model.state_dict() or plain tensors")
+ADVICE = f"{WHY}: {SAVE.purpose}"
 SET_ADVICE = "sets have no order to keep; save a list"
 SKIP = Hint("objects", "skip", "to leave out what is not read", of="load")
 KIND = "object"
@@ -26,7 +28,7 @@ class Opaque:
 
     __slots__ = ("at", "what", "why")
 
-    def __init__(self, what: str, why: str = ADVICE, at: int = -1) -> None:
+    def __init__(self, what: str, why: str = WHY, at: int = -1) -> None:
         # Names come from files: nothing in them may steer a terminal.
         self.what = what if what.isprintable() else repr(what)[1:-1]
         self.why, self.at = why, at
@@ -45,7 +47,7 @@ class Unread:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Opaque] = {}
 
-    def __call__(self, what: str, why: str = ADVICE) -> Opaque:
+    def __call__(self, what: str, why: str = WHY) -> Opaque:
         found = self._known.get((what, why))
         if found is None:
             if len(self._known) >= _MOST_KINDS:
@@ -70,4 +72,5 @@ def leaf(what: str, refuse: Callable[[], NoReturn], path: Path, shape: tuple[int
 def refused(found: Opaque, path: Path, others: int = 0) -> UnsupportedError:
     """The error for an object and this many others; what can be left out, it says."""
     at = found.at if found.at >= 0 else None
-    return UnsupportedError(found.words(path, others), at=at, tensor=path_name(path), hints=[SKIP] if path else ())
+    hints = [SAVE] * (found.why == WHY) + [SKIP] * bool(path)
+    return UnsupportedError(found.words(path, others), at=at, tensor=path_name(path) if path else None, hints=hints)

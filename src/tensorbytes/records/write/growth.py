@@ -50,7 +50,9 @@ class Growth:
             raise UsageError("lists= is for writing without a schema; a schema says itself which features are lists")
         if isinstance(lists, str | bytes):
             raise UsageError(
-                f"lists={lists!r}", expected="a list of names", hints=[Hint("lists", [lists], "for one name")]
+                f"lists={lists!r}",
+                expected="a list of names",
+                hints=[Hint("lists", [lists], "for one name", of="RecordWriter")],
             )
         self.given = None if schema is None else Schema.of(schema)
         self.fixed = schema is not None
