@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
+    from tensorbytes import errors
     from tensorbytes._wire import ACCELERATED
     from tensorbytes.api import buffers, dumps, equal, load, loads, open, save
     from tensorbytes.errors import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Limits,
         LossError,
         MissingDependencyError,
+        MissingNameError,
         SchemaError,
         TensorbytesError,
         TornTailWarning,
@@ -68,6 +70,7 @@ __all__ = [
     "Limits",
     "LossError",
     "MissingDependencyError",
+    "MissingNameError",
     "Quantize",
     "Ragged",
     "RecordWriter",
@@ -90,6 +93,7 @@ __all__ = [
     "diff",
     "dumps",
     "equal",
+    "errors",
     "infer_schema",
     "inspect",
     "load",
@@ -116,6 +120,7 @@ __all__ = [
 _HOME = {
     "_wire": ["ACCELERATED"],
     "api": ["buffers", "dumps", "equal", "load", "loads", "open", "save"],
+    "errors:": ["errors"],
     "errors": [
         "LIMITS",
         "CorruptError",
@@ -124,6 +129,7 @@ _HOME = {
         "Limits",
         "LossError",
         "MissingDependencyError",
+        "MissingNameError",
         "SchemaError",
         "TensorbytesError",
         "TornTailWarning",

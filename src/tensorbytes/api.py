@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._storing import Storing
 from tensorbytes.reader import Entry, Reader, StreamReader, keep, naming
@@ -115,11 +115,18 @@ def _by_suffix(target: Any) -> str:
     if found is None and "." in file:
         if ".tfrecord" in file.lower():
             raise UsageError(
-                f"{target}: TFRecord files are written row by row, by RecordWriter(path); "
-                "convert(source, path) turns a file of columns into one"
+                "TFRecord files are written row by row",
+                path=str(target),
+                hints=[
+                    Hint(operation="RecordWriter", arguments=("path",), purpose="writes them"),
+                    Hint(operation="convert", arguments=("source", "path"), purpose="makes one of a file of columns"),
+                ],
             )
-        written = ", ".join(formats.writable())
-        raise UsageError(f"{target}: no format has this suffix; pass format=, one of {written}")
+        raise UsageError(
+            "no format has this suffix",
+            path=str(target),
+            hints=[Hint("format", choices=tuple(formats.writable()), of="save")],
+        )
     return found or "tb"
 
 
@@ -128,7 +135,7 @@ def _prepare(
 ) -> tuple[Format, Document, frozenset[str]]:
     chosen = formats.get(format)
     if not chosen.writes:
-        raise UsageError(f"format {format!r} is read here, not written; use 'tb', or convert to another format")
+        raise UsageError(f"format {format!r} is read-only", hints=[Hint("format", "tb", "or another one", of="save")])
     formats.check_options(chosen, options, chosen.write_options)
     allowed = frozenset([allow] if isinstance(allow, str) else allow)
     return chosen, to_document(obj, name=name, meta=meta), allowed
@@ -149,12 +156,16 @@ def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | 
 
 def _check_meta(meta: Any) -> None:
     if not isinstance(meta, Mapping):
-        raise UsageError(f"meta={meta!r}: expected a dict of texts")
+        raise UsageError(f"meta={meta!r}", expected="a dict of texts")
     for key, text in meta.items():
         if not isinstance(key, str):
-            raise UnsupportedError(f"metadata must be text by names, got the name {key!r}; pass str({key!r})")
+            raise UnsupportedError(
+                "metadata keys must be str", got=repr(key), hints=[Hint(purpose=f"pass str({key!r})")]
+            )
         if not isinstance(text, str):
-            raise UnsupportedError(f"metadata must be text, got meta[{key!r}]={text!r}; pass str({text!r})")
+            raise UnsupportedError(
+                "metadata must be text", got=f"meta[{key!r}]={text!r}", hints=[Hint(purpose=f"pass str({text!r})")]
+            )
 
 
 def _under_its_key(leaf: Leaf) -> Leaf:
@@ -196,21 +207,25 @@ def _check_buffer(buffer: Any) -> memoryview:
     try:
         return pinned(bytes_view(buffer))
     except TypeError:
-        hint = "; to read a file: load(path)" if isinstance(buffer, str) else ""
-        raise UsageError(f"expected bytes or another buffer, got {type(buffer).__qualname__}{hint}") from None
+        hints = [Hint(operation="load", arguments=("path",), purpose="reads a file")] if isinstance(buffer, str) else []
+        raise UsageError(expected="bytes or another buffer", got=type(buffer).__qualname__, hints=hints) from None
     except (BufferError, ValueError) as error:  # closed, released, or not willing
         raise UsageError(f"a {type(buffer).__qualname__} that can't be read: {error}") from None
 
 
 def _check_source(target: Any) -> None:
     if isinstance(target, bytes | bytearray | memoryview):
-        raise UsageError(f"expected a path or a file object, got {type(target).__qualname__}; use loads() for bytes")
+        raise UsageError(
+            expected="a path or a file object",
+            got=type(target).__qualname__,
+            hints=[Hint(operation="loads", arguments=("data",), purpose="reads bytes")],
+        )
     storage.check_target(target, "read")
 
 
 def _check_limits(limits: Any) -> None:
     if not isinstance(limits, Limits):
-        raise UsageError(f"limits={limits!r}: expected Limits, such as Limits(max_bytes=1 << 30)")
+        raise UsageError(f"limits={limits!r}", expected="Limits, such as Limits(max_bytes=1 << 30)")
 
 
 def _result(documents: Iterable[Document], budget: Budget, to: str, device: str | None, path: str) -> Any:
@@ -220,7 +235,7 @@ def _result(documents: Iterable[Document], budget: Budget, to: str, device: str 
     with naming(path):
         found = keep(documents, budget)
         if not found:
-            raise CorruptError("no tensors in it", at=0)
+            raise CorruptError("it holds no tensors", at=0)
         objects = [unflatten(document.leaves, convert) for document in found]
     # One object comes back as itself; a stream is a list, also when it has one item.
     return objects[0] if len(objects) == 1 and not found[0].item else objects
@@ -257,7 +272,7 @@ def load(
         return _result(found.decoder(path, limits, options)(mmap), Budget(limits), to, device, path)
     if mmap:
         if not storage.is_local(target):
-            raise UsageError(f"mmap=True needs a local file, not {path}")
+            raise UsageError("only local files can be mapped (mmap=True)", path=path)
         # torch knows no read-only memory: a private map spares it a copy.
         found = opening.of_bytes(storage.map_file(target, private=to == "torch"), path, format)
         return _result(found.decoder(path, limits, options)(True), Budget(limits, found.size), to, device, path)
@@ -297,7 +312,7 @@ def open(
             raise UsageError(f"mode {mode!r}: to= and device= are for reading")
         return Writer(to_document, target, mode == "a", Storing.of(options))
     if mode != "r":
-        raise UsageError(f"mode {mode!r}: expected 'r', 'w' or 'a'")
+        raise UsageError(f"mode {mode!r}", expected="'r', 'w' or 'a'")
     _check_source(target)
     _check_limits(limits)
     if not storage.is_path(target) and not _seekable(target):
@@ -315,7 +330,7 @@ def _check_stream(target: Any, format: str | None, options: Options) -> None:
         raise UsageError(f"streams are written as 'tb', not {format!r}")
     asked = formats.by_suffix(os.fspath(target)) if format is None and storage.is_path(target) else None
     if asked not in (None, "tb"):
-        raise UsageError(f"{target}: streams are written as 'tb', and the suffix asks for {asked!r}")
+        raise UsageError(f"streams are written as 'tb', and the suffix asks for {asked!r}", path=str(target))
     chosen = formats.get("tb")
     formats.check_options(chosen, options, chosen.write_options)
 

@@ -16,7 +16,7 @@ and what Python and its libraries need by themselves: docs/safety.md has the mea
 
 from __future__ import annotations
 
-from tensorbytes.errors import LimitError, Limits
+from tensorbytes.errors import MORE_BYTES, MORE_OBJECTS, LimitError, Limits
 
 # Memory that objects may take for each byte of the input, beside that byte.
 FREE_GROWTH = 15
@@ -49,7 +49,9 @@ class Budget:
         if size > self._bytes:
             raise LimitError(
                 f"{what} would take {size} bytes that the input does not hold, over the limit of "
-                f"{self.limits.max_bytes}{self._spent()}; pass limits=Limits(max_bytes=...) to allow it (byte {at})"
+                f"{self.limits.max_bytes}{self._spent()}",
+                at=at,
+                hints=[MORE_BYTES],
             )
         if size > 0:
             self._bytes -= size
@@ -74,10 +76,7 @@ class Budget:
         """Take `count` objects of about `each` bytes."""
         self._objects -= count
         if self._objects < 0:
-            raise LimitError(
-                f"{what}: over {self.limits.max_objects} Python objects; "
-                f"pass limits=Limits(max_objects=...) to allow them (byte {at})"
-            )
+            raise LimitError(f"{what}: over {self.limits.max_objects} Python objects", at=at, hints=[MORE_OBJECTS])
         self._spare -= count * each
         if self._spare >= 0:
             return
@@ -88,7 +87,9 @@ class Budget:
         if -self._free > self._bytes:
             raise LimitError(
                 f"{what}: {count} Python objects would take about {count * each} bytes, over the limit of "
-                f"{self.limits.max_bytes}{self._spent()}; pass limits=Limits(max_bytes=...) to allow it (byte {at})"
+                f"{self.limits.max_bytes}{self._spent()}",
+                at=at,
+                hints=[MORE_BYTES],
             )
         self._bytes += self._free
         self._free = 0

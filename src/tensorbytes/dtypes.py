@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorbytes.errors import UnsupportedError
+from tensorbytes.errors import Hint, UnsupportedError
 
 
 class DType(NamedTuple):
@@ -133,7 +133,9 @@ def to_numpy(name: str) -> np.dtype[Any]:
     """NumPy's or ml_dtypes' little-endian dtype for a row."""
     row = get(name)
     if row.numpy is None or row.numpy.endswith("delta64") or row.numpy.startswith("datetime"):
-        raise UnsupportedError(f"NumPy has no dtype for {name}; to='tensor' gives the stored values")
+        raise UnsupportedError(
+            f"NumPy has no dtype for {name}", hints=[Hint("to", "tensor", "for the stored values", of="load")]
+        )
     if hasattr(np, row.numpy):
         return np.dtype(np.dtype(row.numpy).newbyteorder("<"))
     import ml_dtypes
@@ -153,14 +155,15 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
         return DTYPES["timedelta64" if dtype.kind == "m" else "datetime64"]
     if dtype.names is not None:
         raise UnsupportedError(
-            f"structured dtype with fields {', '.join(dtype.names)}: pass its fields as a dict, "
-            "{name: x[name] for name in x.dtype.names}"
+            f"structured dtype with fields {', '.join(dtype.names)}",
+            hints=[Hint(purpose="pass its fields as a dict, {name: x[name] for name in x.dtype.names}")],
         )
     row = DTYPES.get(dtype.name)
     if row is None or row.numpy is None:
+        wide = dtype.char in "gG"
         raise UnsupportedError(
-            f"NumPy dtype {dtype} has no portable form"
-            + (" (long double differs between machines: cast to float64)" if dtype.char in "gG" else "")
+            f"NumPy dtype {dtype} has no portable form" + " (long double differs between machines)" * wide,
+            hints=[Hint(purpose="cast it to float64")] if wide else (),
         )
     return row
 

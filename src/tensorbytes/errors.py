@@ -1,52 +1,217 @@
 """Every exception that leaves tensorbytes, and the limits that guard its readers.
 
-Each message says what is wrong, where, what was expected and what was found; most
-end with what to do. The classes also derive from the built-in exception that code
-unaware of tensorbytes would catch.
+Each one is data: what is wrong, where (path, byte, record, tensor), what was expected and what was found, and hints on
+what to do. `str()` puts that into a line, in Python's words; the command line puts the same into its own. The classes
+also derive from the built-in exception that code unaware of tensorbytes would catch.
 """
 
 from __future__ import annotations
 
+import builtins
 import os
+import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# What an extra installs, where that bears another name.
+if TYPE_CHECKING:
+    from typing import Self
+
+# What an extra installs, where that has another name.
 _PACKAGES = {"arrow": "pyarrow", "cloud": "fsspec", "chart": "matplotlib"}
 
 
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Something that may help. It is one of three:
+
+    - an option to pass: `Hint("allow", {"meta"}, "to drop it")`. `of` names the call that takes it, where several
+      calls have options of that name that mean different things. Without a value, any fits, or any of `choices`.
+    - an operation to call: `Hint(operation="repair", arguments=("src", "dst"), purpose="keeps the records")`. An
+      argument is the name of a parameter or, where it is known, its value as Python spells it.
+    - advice that is the same everywhere: `Hint(purpose="save a copy")`.
+    """
+
+    option: str = ""
+    value: object = ...
+    purpose: str = ""
+    choices: tuple[str, ...] = ()
+    of: str = ""
+    operation: str = ""
+    arguments: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, set):
+            object.__setattr__(self, "value", frozenset(self.value))
+        object.__setattr__(self, "choices", tuple(self.choices))
+
+    def __str__(self) -> str:
+        if self.operation:
+            name = f"tb.{self.operation}" if hasattr(builtins, self.operation) else self.operation
+            return " ".join(filter(None, (f"{name}({', '.join(self.arguments)})", self.purpose)))
+        return hint_text("pass", self._assignment(), self) if self.option else self.purpose
+
+    def _assignment(self) -> str:
+        value = "..." if self.value is ... else repr(self.value)
+        if isinstance(self.value, frozenset):
+            value = "{" + ", ".join(map(repr, sorted(self.value))) + "}"
+        name, _, field = self.option.partition(".")
+        return f"{name}={name.title()}({field}={value})" if field else f"{name}={value}"
+
+
+def hint_text(verb: str, subject: str, hint: Hint) -> str:
+    """`pass allow={'meta'} to drop it`: a verb, an option as a front end spells it, what to choose from, and why."""
+    choices = f", one of {', '.join(hint.choices)}" if hint.choices else ""
+    return f"{verb} {subject}{choices}{' ' if hint.purpose else ''}{hint.purpose}"
+
+
+# Those that many places give.
+USE_TB = Hint("format", "tb", "to keep it", of="save")
+MORE_BYTES = Hint("limits.max_bytes", purpose="to allow it")
+MORE_OBJECTS = Hint("limits.max_objects", purpose="to allow them")
+MORE_TENSORS = Hint("limits.max_tensors", purpose="to read them")
+REPAIR = Hint(operation="repair", arguments=("src", "dst"), purpose="keeps all undamaged records")
+
+
 class TensorbytesError(Exception):
-    """The base of them all."""
+    """The base of them all.
+
+    `what` is the fault in words, without place and advice; `path`, `at` (a byte offset), `record` (a number) and
+    `tensor` (a name, or that of a feature) say where; `expected` and `got` are what should be there and what is;
+    `hints` are what may help. What is not known is None.
+    """
+
+    _ATTRIBUTES = ("what", "path", "at", "record", "tensor", "expected", "got", "hints")
+
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        path: str | None = None,
+        at: int | None = None,
+        record: int | None = None,
+        tensor: str | None = None,
+        expected: object = None,
+        got: object = None,
+        hints: Iterable[Hint] = (),
+    ) -> None:
+        super().__init__(what)
+        self.what, self.path, self.at = what, path, at
+        self.record, self.tensor = record, tensor
+        self.expected, self.got = expected, got
+        self.hints = tuple(hints)
+
+    def __str__(self) -> str:
+        return self.describe(str)
+
+    def describe(self, spell: Callable[[Hint], str]) -> str:
+        """All of it in a line, with each hint as `spell` puts it; those it has no words for are left out."""
+        source = self._source()
+        hints = ", or ".join(filter(None, map(spell, self.hints)))
+        separator = "" if not hints else "\n" if "\n" in self.what else "; "
+        return f"{source}{': ' if source else ''}{self.fault}{self._place()}{separator}{hints}"
+
+    @property
+    def fault(self) -> str:
+        """`what: expected ..., got ...`, without place and advice."""
+        words = self.what
+        if self.expected is not None:
+            words += f"{': ' if words else ''}expected {self.expected}"
+        if self.got is not None:
+            words += f"{', ' if words else ''}got {self.got}"
+        return words
+
+    def replaced(self, **changes: Any) -> Self:
+        """The same error with other attributes."""
+        if unknown := changes.keys() - vars(self).keys() - set(self._ATTRIBUTES):
+            raise TypeError(f"{type(self).__name__} has no attribute {min(unknown)!r}")
+        args = (changes.get("what", self.what), *self.args[1:])
+        made: Self = _restored(type(self), args, self._state() | changes)
+        return made
+
+    def within(self, place: str, **changes: Any) -> Self:
+        """The same error, said to be of something: `feature 'x': ...`."""
+        return self.replaced(what=f"{place}: {self.what}" if self.what else place, **changes)
+
+    def shifted(self, by: int, path: str | None = None) -> Self:
+        """The same error, seen from a file in which these bytes start at `by`."""
+        return self.replaced(at=None if self.at is None else self.at + by, path=path or self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        return vars(self) | {name: getattr(self, name) for name in self._ATTRIBUTES}
+
+    def _source(self) -> str:
+        return self.path or ""
+
+    def _place(self) -> str:
+        """` (record 3, byte 120)`; what the words name already is not repeated."""
+        places = []
+        if self.record is not None and not re.search(rf"\brecord {self.record}\b", self.what):
+            places.append(f"record {self.record}")
+        if self.tensor is not None and repr(self.tensor) not in self.what:
+            places.append(f"tensor {self.tensor!r}")
+        if self.at is not None:
+            places.append(f"byte {self.at}")
+        return f" ({', '.join(places)})" if places else ""
+
+
+def _restored(kind: type[Any], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    """An error as it was pickled: its `__init__` may take what is not in `args`."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    for name, value in state.items():
+        setattr(error, name, value)
+    return error
 
 
 class CorruptError(TensorbytesError, ValueError):
     """Bytes that are not what their format demands. `at` is the offset of the fault."""
 
-    def __init__(self, what: str, *, at: int, path: str | None = None) -> None:
-        super().__init__(what, at, path)
-        self.what, self.at, self.path = what, at, path
+    at: int
 
-    def __str__(self) -> str:
-        return f"{self.path or '<bytes>'}: {self.what} (byte {self.at})"
+    def __init__(
+        self,
+        what: str,
+        *,
+        at: int,
+        path: str | None = None,
+        record: int | None = None,
+        tensor: str | None = None,
+        expected: object = None,
+        got: object = None,
+        hints: Iterable[Hint] = (),
+    ) -> None:
+        super().__init__(what, path=path, at=at, record=record, tensor=tensor, expected=expected, got=got, hints=hints)
 
-    def shifted(self, by: int, path: str | None = None) -> CorruptError:
-        """The same fault, seen from a file in which these bytes start at `by`."""
-        return CorruptError(self.what, at=self.at + by, path=path or self.path)
+    def _source(self) -> str:
+        return self.path or "<bytes>"
 
 
 class LossError(TensorbytesError, ValueError):
     """Something the target can't hold. `feature` names it, as `allow=` wants it named; `losses` are all of them,
     where `convert` looked for more than the first."""
 
-    def __init__(self, what: str, *, feature: str, losses: Iterable[Any] = ()) -> None:
-        super().__init__(what)
+    def __init__(
+        self,
+        what: str,
+        *,
+        feature: str,
+        losses: Iterable[Any] = (),
+        path: str | None = None,
+        tensor: str | None = None,
+        hints: Iterable[Hint] = (),
+    ) -> None:
+        super().__init__(what, path=path, tensor=tensor, hints=hints)
         self.feature, self.losses = feature, tuple(losses)
 
 
-class UnsupportedError(TensorbytesError, TypeError):
-    """A value, dtype or combination that tensorbytes, or the target, does not know."""
+class UnsupportedError(TensorbytesError, TypeError, ValueError):
+    """A value, dtype or combination that tensorbytes, or the target, does not know. It may be an object that was
+    passed (a TypeError), or what a file holds (a ValueError): it is both."""
 
 
 class LimitError(TensorbytesError, ValueError):
@@ -54,11 +219,15 @@ class LimitError(TensorbytesError, ValueError):
 
 
 class MissingDependencyError(TensorbytesError, ImportError):
-    """An optional package is needed. The message names it, and holds the pip command."""
+    """An optional package is needed. The message names it, and holds the pip command; `extra` is what pip installs."""
 
     def __init__(self, what: str, extra: str) -> None:
-        package = _PACKAGES.get(extra, extra)
-        super().__init__(f"{what} needs the optional package {package}: pip install 'tensorbytes[{extra}]'")
+        self.extra, self.package = extra, _PACKAGES.get(extra, extra)
+        super().__init__(f"{what} needs the optional package {self.package}: pip install 'tensorbytes[{extra}]'")
+
+
+class MissingNameError(TensorbytesError, KeyError):
+    """There is no tensor, column or feature of that name."""
 
 
 class SchemaError(TensorbytesError, ValueError):
@@ -121,12 +290,12 @@ class Limits:
 def _default_limits() -> Limits:
     """Whoever runs a program, or a command, may set some of them without a change of the program."""
     given = {}
-    for name, what in (("max_bytes", "bytes"), ("max_objects", "objects")):
+    for name, what in (("max_bytes", "bytes"), ("max_objects", "objects"), ("max_tensors", "tensors")):
         text = os.environ.get(variable := f"TENSORBYTES_{name.upper()}", "")
         if text.isdecimal():
             given[name] = int(text)
         elif text:
-            warnings.warn(f"{variable}={text!r} is no number of {what}, and is ignored", stacklevel=3)
+            warnings.warn(f"{variable}={text!r} is not a number of {what}, and is ignored", stacklevel=3)
     return Limits(**given)
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that are often taken for some of tensors: what they are, and what to do with them."""
+"""Files and folders that are often taken for files of tensors: what they are, and what to do with them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,33 @@ import re
 from typing import NamedTuple
 
 from tensorbytes import formats
+from tensorbytes.errors import Hint
+
+_ANY_BYTES = ("raw",)
+
+
+class About(NamedTuple):
+    """What a file or a folder is, and what to do with it."""
+
+    what: str
+    hints: tuple[Hint, ...] = ()
 
 
 class Wrong(NamedTuple):
     """A kind of file that is often taken for one of tensors."""
 
     start: re.Pattern[bytes]
-    words: str
-    may_be: tuple[str, ...] = ()  # the formats whose files may start like this all the same
+    what: str
+    advice: str | Hint = ""
+    may_be: tuple[str, ...] = _ANY_BYTES  # the formats whose files may start like this all the same
+
+    @property
+    def about(self) -> About:
+        return _about(self.what, self.advice)
+
+
+def _about(what: str, advice: str | Hint) -> About:
+    return About(what, tuple(Hint(purpose=one) if isinstance(one, str) else one for one in (advice,) if one))
 
 
 def _starts(pattern: bytes) -> re.Pattern[bytes]:
@@ -22,82 +41,84 @@ def _starts(pattern: bytes) -> re.Pattern[bytes]:
 
 
 _DECODE = "decode it with a library for that, and save the array"
+_DECOMPRESS = "decompress it first"
 _TEXT = rb"(?:\xef\xbb\xbf)?\s*"
 # Asked when no format recognises the first bytes.
 WRONG_FILES = (
-    Wrong(_starts(_TEXT + rb"<(?:!doctype|html)\b"), "an HTML page, not tensors: a failed download?"),
-    Wrong(_starts(_TEXT + rb"<[?]xml\b"), "XML, not tensors: a failed download?"),
+    Wrong(_starts(_TEXT + rb"<(?:!doctype|html)\b"), "an HTML page, not tensors: a failed download?", may_be=()),
+    Wrong(_starts(_TEXT + rb"<[?]xml\b"), "XML, not tensors: a failed download?", may_be=()),
     Wrong(
         re.compile(rb"version https://git-lfs"),
-        "a git-LFS pointer, not the file itself: run `git lfs pull`",
+        "a git-LFS pointer, not the file itself",
+        "run `git lfs pull`",
+        may_be=(),
     ),
-    Wrong(_starts(_TEXT + rb'[{]\s*"'), "JSON, not tensors: an error message, or the index of other files?", ("raw",)),
+    Wrong(_starts(_TEXT + rb'[{]\s*"'), "JSON, not tensors: an error message, or the index of other files?"),
     Wrong(
         re.compile(rb"\x1f\x8b\x08"),
-        "gzip-compressed: decompress it first (open_records(path) reads compressed records as they are)",
-        ("raw",),
+        "gzip-compressed: decompress it first",
+        Hint(operation="open_records", arguments=("path",), purpose="reads compressed records as they are"),
     ),
-    Wrong(re.compile(rb"\x28\xb5\x2f\xfd"), "zstd-compressed: decompress it first", ("raw",)),
-    Wrong(re.compile(rb"BZh[1-9]1AY&SY"), "bzip2-compressed: decompress it first", ("raw",)),
-    Wrong(re.compile(rb"\xfd7zXZ\0"), "xz-compressed: decompress it first", ("raw",)),
-    Wrong(re.compile(rb"\x04\x22\x4d\x18"), "lz4-compressed: decompress it first", ("raw",)),
-    Wrong(re.compile(rb"7z\xbc\xaf\x27\x1c"), "a 7z archive: unpack it first", ("raw",)),
-    Wrong(_starts(rb".{257}ustar"), "a tar archive: unpack it first, and pass the files in it", ("raw", "torchfile")),
-    Wrong(re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5, which is not read here: read it with h5py", ("raw",)),
+    Wrong(re.compile(rb"\x28\xb5\x2f\xfd"), "zstd-compressed", _DECOMPRESS),
+    Wrong(re.compile(rb"BZh[1-9]1AY&SY"), "bzip2-compressed", _DECOMPRESS),
+    Wrong(re.compile(rb"\xfd7zXZ\0"), "xz-compressed", _DECOMPRESS),
+    Wrong(re.compile(rb"\x04\x22\x4d\x18"), "lz4-compressed", _DECOMPRESS),
+    Wrong(re.compile(rb"7z\xbc\xaf\x27\x1c"), "a 7z archive", "unpack it first"),
+    Wrong(_starts(rb".{257}ustar"), "a tar archive", "unpack it first, and pass the files in it", ("raw", "torchfile")),
+    Wrong(re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5, which is not read here", "read it with h5py"),
     # All opcodes are from "(" on; other files may start with a length of these bytes, and zeros.
     Wrong(
         re.compile(rb"\x80[\x02-\x05][\x28-\xff]|[(][dl]p[0-9]*\n|c(?:copy_reg|numpy)[a-z._]*\n"),
-        "a pickle, which is never read here: loading one can run any code in it; "
+        "a pickle, which is never read here: loading one can run any code in it",
         "load it where you trust it, and save its tensors",
         ("raw", "torchfile"),
     ),
-    Wrong(re.compile(rb"\x89PNG\r\n\x1a\n"), "a PNG image, which is not read here: " + _DECODE, ("raw",)),
-    Wrong(re.compile(rb"\xff\xd8\xff"), "a JPEG image, which is not read here: " + _DECODE, ("raw",)),
-    Wrong(
-        _starts(rb"GIF8[79]a|RIFF....WEBP|II[*]\0|MM\0[*]"), "an image, which is not read here: " + _DECODE, ("raw",)
-    ),
-    Wrong(_starts(rb"RIFF....WAVE|fLaC|OggS\0|ID3[\x02-\x04]"), "sound, which is not read here: " + _DECODE, ("raw",)),
-    Wrong(re.compile(rb"%PDF-"), "a PDF document, not tensors", ("raw",)),
-    Wrong(re.compile(rb"\x7fELF"), "a program or a library (ELF), not tensors", ("raw",)),
+    Wrong(re.compile(rb"\x89PNG\r\n\x1a\n"), "a PNG image, which is not read here", _DECODE),
+    Wrong(re.compile(rb"\xff\xd8\xff"), "a JPEG image, which is not read here", _DECODE),
+    Wrong(_starts(rb"GIF8[79]a|RIFF....WEBP|II[*]\0|MM\0[*]"), "an image, which is not read here", _DECODE),
+    Wrong(_starts(rb"RIFF....WAVE|fLaC|OggS\0|ID3[\x02-\x04]"), "sound, which is not read here", _DECODE),
+    Wrong(re.compile(rb"%PDF-"), "a PDF document, not tensors"),
+    Wrong(re.compile(rb"\x7fELF"), "a program or a library (ELF), not tensors"),
     Wrong(
         re.compile(rb"SQLite format 3\0"),
-        "an SQLite database, not tensors: read it with sqlite3, and save what it gives",
-        ("raw",),
+        "an SQLite database, not tensors",
+        "read it with sqlite3, and save what it gives",
     ),
     Wrong(
         _starts(rb"....TFL3"),
-        "a TensorFlow Lite model, which is not read here: tf.lite.Interpreter(path).get_tensor(i) gives its tensors",
-        ("raw",),
+        "a TensorFlow Lite model, which is not read here",
+        "tf.lite.Interpreter(path).get_tensor(i) gives its tensors",
     ),
     Wrong(
         re.compile(rb"MATLAB 5[.]0 MAT-file"),
-        "a MATLAB file, which is not read here: scipy.io.loadmat(path) gives a dict of arrays to save",
-        ("raw",),
+        "a MATLAB file, which is not read here",
+        "scipy.io.loadmat(path) gives a dict of arrays to save",
     ),
     Wrong(
         re.compile(rb"MATLAB 7[.]3 MAT-file"),
-        "a MATLAB 7.3 file, which is HDF5 and not read here: read it with h5py",
-        ("raw",),
+        "a MATLAB 7.3 file, which is HDF5 and not read here",
+        "read it with h5py",
     ),
     Wrong(
         re.compile(rb"lmgg|fmgg|tjgg|algg"),
-        "a model of llama.cpp from before GGUF, which is not read here: convert it with llama.cpp's own script",
-        ("raw",),
+        "a model of llama.cpp from before GGUF, which is not read here",
+        "convert it with llama.cpp's own script",
     ),
-    Wrong(re.compile(rb"FEA1"), "Feather V1, which is not read here: pyarrow.feather reads and rewrites it", ("raw",)),
-    Wrong(re.compile(rb"ORC"), "an ORC table, which is not read here: pyarrow.orc reads it", ("raw",)),
-    Wrong(re.compile(rb"Obj\x01"), "an Avro file, which is not read here", ("raw",)),
-    Wrong(_starts(rb".{16}\xde\xc0\xef\xbe"), "an LMDB database, not tensors: read it with lmdb", ("raw",)),
+    Wrong(re.compile(rb"FEA1"), "Feather V1, which is not read here", "pyarrow.feather reads and rewrites it"),
+    Wrong(re.compile(rb"ORC"), "an ORC table, which is not read here", "pyarrow.orc reads it"),
+    Wrong(re.compile(rb"Obj\x01"), "an Avro file, which is not read here"),
+    Wrong(_starts(rb".{16}\xde\xc0\xef\xbe"), "an LMDB database, not tensors", "read it with lmdb"),
     # The members of a Keras file, in the order in which it writes them.
     Wrong(
         _starts(rb"PK\x03\x04.{26}(?:metadata|config)[.]json"),
-        "a Keras model (a zip of its configuration and HDF5 weights), which is not read here: load it with "
-        "keras.saving.load_model, and save model.get_weights()",
+        "a Keras model (a zip of its configuration and HDF5 weights), which is not read here",
+        "load it with keras.saving.load_model, and save model.get_weights()",
         ("raw", "npz", "torchfile"),
     ),
     Wrong(
         re.compile(rb"PK\x03\x04"),
-        "a zip archive, and neither npz nor one of torch.save: unpack it first",
+        "a zip archive, and neither npz nor one of torch.save",
+        "unpack it first",
         ("raw", "npz", "torchfile"),
     ),
 )
@@ -107,19 +128,26 @@ WRONG_FILES = (
 WRONG_FOLDERS = (
     (
         r"_CHECKPOINT_METADATA|manifest[.]ocdbt|_sharding",
-        "a checkpoint of Orbax, which is not read here: restore it with orbax.checkpoint, and save the tree",
+        "a checkpoint of Orbax, which is not read here",
+        "restore it with orbax.checkpoint, and save the tree",
     ),
     (
         r"[.]zarray|[.]zgroup|[.]zmetadata|zarr[.]json",
-        "a Zarr store, which is not read here: zarr.open(path)[...] gives arrays to save",
+        "a Zarr store, which is not read here",
+        "zarr.open(path)[...] gives arrays to save",
     ),
     (
         r"[.]metadata|.*[.]distcp",
-        "a distributed checkpoint of torch, which is not read here: "
+        "a distributed checkpoint of torch, which is not read here",
         "torch.distributed.checkpoint.format_utils.dcp_to_torch_save makes one file of it",
     ),
-    (r"data[.]mdb", "an LMDB database, not tensors: read it with lmdb"),
-    (r"dataset_info[.]json|state[.]json", "a dataset of Hugging Face: pass one of its Arrow files"),
+    (r"data[.]mdb", "an LMDB database, not tensors", "read it with lmdb"),
+    (r"dataset_info[.]json|state[.]json", "a dataset of Hugging Face", "pass one of its Arrow files"),
+    (
+        r".*tfevents.*",
+        "a folder of TensorBoard's event files",
+        Hint(operation="read_events", arguments=("paths",), purpose="reads them"),
+    ),
 )
 # Text, up to where it was cut, perhaps inside a character.
 _PLAIN_TEXT = re.compile(
@@ -129,17 +157,19 @@ _PLAIN_TEXT = re.compile(
 _MOST_NAMED = 3
 
 
-def file_words(head: bytes, format: str | None) -> str | None:
-    """What a file that starts like this is, if it is known and none of tensors, and what to do with it."""
+def about_file(head: bytes, format: str | None) -> About | None:
+    """What a file that starts like this is, if it is known and holds no tensors."""
     for wrong in WRONG_FILES:
         if format not in wrong.may_be and wrong.start.match(head):
-            return wrong.words
+            return wrong.about
     if format is None and _PLAIN_TEXT.match(head):
         if head.lstrip().startswith(b"["):
-            return "text that looks like JSON, not tensors: np.asarray(json.load(file)) may be what is wanted"
+            return _about("text that looks like JSON, not tensors", "np.asarray(json.load(file)) may be what is wanted")
         if _is_table(head):
-            return "text that looks like a table (CSV), not tensors: numpy.loadtxt or pandas.read_csv reads it"
-        return "text, not tensors"
+            return _about(
+                "text that looks like a table (CSV), not tensors", "numpy.loadtxt or pandas.read_csv reads it"
+            )
+        return About("text, not tensors")
     return None
 
 
@@ -150,21 +180,19 @@ def _is_table(text: bytes) -> bool:
     return len(lines) > 1 and any(len(count) == 1 and count != {0} for count in counts)
 
 
-def folder_words(path: str) -> str:
-    """What a folder that no format claims may be, and what to do with it."""
+def about_folder(path: str) -> About:
+    """What a folder that no format claims may be."""
     names = sorted(os.listdir(path))
     if not names:
-        return "an empty folder"
-    for pattern, words in WRONG_FOLDERS:
-        if any(re.fullmatch(pattern, name) for name in names):
-            return words
-    if any("tfevents" in name for name in names):
-        return "a folder of TensorBoard's event files: read_events(path) reads them"
+        return About("an empty folder")
+    for pattern, what, advice in WRONG_FOLDERS:
+        if any(re.fullmatch(pattern, name, re.DOTALL) for name in names):
+            return _about(what, advice)
     files = [name for name in names if os.path.isfile(os.path.join(path, name))]
     known = [
         name for name in files if formats.by_suffix(name) is not None or re.search(r"[.]tfrec(ord)?s?(?!.*json)", name)
     ]
     if known:
         shown = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
-        return f"a folder, and no format is one as a whole: pass a file in it ({shown})"
-    return "a folder, and none that a format knows: pass a file in it"
+        return _about("a folder, and not a recognised checkpoint", f"pass a file in it ({shown})")
+    return _about("not a recognised checkpoint folder", "pass a file in it")

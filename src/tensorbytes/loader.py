@@ -13,7 +13,7 @@ from functools import partial
 
 from tensorbytes import storage, threads
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits, TensorbytesError
 from tensorbytes.formats import frame
 from tensorbytes.formats._record import Record
 from tensorbytes.tfrecord import HEADER_BYTES
@@ -40,7 +40,7 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
         for start, data, spans in pool.map(partial(_read, file, limits), segments(file.fileno(), size)):
             total += len(spans)
             if total > limits.max_tensors:
-                raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+                raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
             for first, last in spans:
                 record = at_offset(data, first, last, start, budget)
                 yield record, start + first
@@ -50,10 +50,8 @@ def at_offset(data: memoryview, start: int, end: int, base: int, budget: Budget)
     """The record in data[start:end], where data stands at `base` of a file: errors tell the file's offsets."""
     try:
         record = frame.read_record(data, start, end, budget, lazy=False, verified=True)
-    except CorruptError as error:
+    except TensorbytesError as error:
         raise error.shifted(base) from None
-    except (LimitError, UnsupportedError) as error:
-        raise type(error)(f"{error} of the record at {base}") from None
     return record._replace(leaf=record.leaf._replace(at=base + start))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import CorruptError, Limits, UsageError
+from tensorbytes.errors import CorruptError, Hint, Limits, UsageError
 from tensorbytes.formats import SNIFF_BYTES, Format, Options
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
@@ -16,6 +16,7 @@ from tensorbytes.typing import Buffer
 _CHECKPOINT_DATA = re.compile(r"(.*)[.]data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 # What np.savez() writes of no arrays, too: the name tells which it is.
 _EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
+READ_RECORDS = Hint(operation="open_records", arguments=("path",), purpose="reads them")
 
 
 class Found(NamedTuple):
@@ -48,7 +49,8 @@ def claimed(target: Any, format: str | None) -> Found | None:
     if os.path.isdir(path):
         from tensorbytes import foreign
 
-        raise UsageError(f"{path}: {foreign.folder_words(path)}")
+        what, hints = foreign.about_folder(path)
+        raise UsageError(what, path=path, hints=hints)
     return None
 
 
@@ -82,12 +84,12 @@ def choose(data: Buffer, size: int, path: str, format: str | None) -> Format:
 
 
 def refuse_wrong(head: bytes, path: str, format: str | None) -> None:
-    """Name a file that is none of tensors. `format` is what it was taken for."""
+    """Raise if a file holds no tensors, and say what it is. `format` is what it was taken for."""
     from tensorbytes import foreign  # its patterns take a moment to compile
 
-    words = foreign.file_words(head, format)
-    if words is not None:
-        raise UsageError(f"{path}: {words}")
+    found = foreign.about_file(head, format)
+    if found is not None:
+        raise UsageError(found.what, path=path, hints=found.hints)
 
 
 def holds_examples(head: Buffer) -> bool:
@@ -99,24 +101,34 @@ def recognise(data: Buffer, size: int, path: str) -> str:
     """The format of `size` bytes that start like `data`."""
     if not size:
         if os.path.splitext(path)[1].lower() in ("", ".tb"):
-            raise CorruptError("no bytes at all (an empty stream: iterate over open(path) instead)", at=0, path=path)
+            raise CorruptError(
+                "no bytes at all",
+                at=0,
+                path=path,
+                hints=[Hint(operation="open", arguments=("path",), purpose="reads it as an empty stream")],
+            )
         raise CorruptError("an empty file", at=0, path=path)
     if holds_examples(data):
-        raise UsageError(f"{path}: records of Examples rather than of tensors; open_records(path) reads them")
+        raise UsageError("records of Examples rather than of tensors", path=path, hints=[READ_RECORDS])
     head = bytes(data[:SNIFF_BYTES])
     found = formats.sniff(head, size)
     if found == "npz" and size == len(_EMPTY_ZIP) and path.lower().endswith(".zip"):
-        raise UsageError(f"{path}: an empty zip archive: there is nothing in it")
+        raise UsageError("an empty zip archive: there is nothing in it", path=path)
     if found is not None:
         return found
     found = formats.by_suffix(path)
     refuse_wrong(head, path, found)
     if found is None and (data_of := _CHECKPOINT_DATA.fullmatch(path)):
         name = os.path.basename(data_of[1])
-        raise UsageError(f"{path}: the data of a TensorFlow checkpoint, without its names: pass {name} or {name}.index")
+        raise UsageError(
+            "the data of a TensorFlow checkpoint, without its names",
+            path=path,
+            hints=[Hint(purpose=f"pass {name} or {name}.index")],
+        )
     if found is None:
         raise UsageError(
-            f"{path}: can't tell the format from its first bytes ({bytes(data[:8]).hex(' ')}); "
-            f"pass format=, one of {', '.join(formats.BUILTIN)}"
+            f"can't tell the format from its first bytes ({bytes(data[:8]).hex(' ')})",
+            path=path,
+            hints=[Hint("format", choices=tuple(formats.BUILTIN), of="load")],
         )
     return found

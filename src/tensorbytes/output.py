@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tensorbytes import storage
-from tensorbytes.errors import InUseError, TensorbytesError, UnclosedWriterWarning, UsageError
+from tensorbytes.errors import Hint, InUseError, TensorbytesError, UnclosedWriterWarning, UsageError
 from tensorbytes.io import hidden, holding, publish
 from tensorbytes.io.holding import Hold
 from tensorbytes.io.publish import Pending
@@ -58,7 +58,9 @@ class Output:
                 raise UsageError("appending needs a path, to look at what is there; a file object is written onwards")
         elif self._remote:
             if resume is not None:
-                raise UsageError(f"{target}: a URL can't be appended to; write a new object")
+                raise UsageError(
+                    "a URL can't be appended to", path=str(target), hints=[Hint(purpose="write a new object")]
+                )
             self._file = storage.open_url(target, "wb")
         else:
             self._path = publish.followed(os.fspath(target))
@@ -78,7 +80,7 @@ class Output:
             file = open(path, "r+b", buffering=0)  # noqa: SIM115 - lives as long as the writer
             try:
                 if not holding.lock(file):  # by another name, or where no lock file can be made
-                    raise InUseError(f"{path} is being written by another process or writer")
+                    raise InUseError("it is being written by another process or writer", path=path)
                 self.size = resume(file, path)
                 file.seek(self.size)
             except BaseException:
@@ -168,8 +170,9 @@ class Output:
             there = False
         if not there:
             raise TensorbytesError(
-                f"{self._path} was replaced or removed by another program while it was written: what was written "
-                "since it was opened is lost"
+                "it was replaced or removed by another program while it was written: what was written "
+                "since it was opened is lost",
+                path=self._path,
             )
 
     def flush(self) -> None:
@@ -190,7 +193,7 @@ class Output:
         failure, self._failure = self._failure, None
         if failure is not None and not self.foreign:
             what = "the writer was closed when a call failed, and what was not flushed before is lost"
-            raise TensorbytesError(f"{storage.describe(self._target)}: {what}: {failure}") from failure
+            raise TensorbytesError(f"{what}: {failure}", path=storage.describe(self._target)) from failure
         if self._file is None:
             return
         try:
@@ -312,8 +315,9 @@ def check_between_calls(writer: Any, lock: Any) -> None:
     while frame is not None:
         if frame.f_code.co_name in _LOCKING and frame.f_locals.get("self") is writer:
             raise TensorbytesError(
-                "the writer is in the middle of another call of this thread, which a signal handler or a finalizer "
-                "interrupted: note there that it is to be closed, and close it when that call is done"
+                "the writer is in the middle of another call of this thread, "
+                "which a signal handler or a finalizer interrupted",
+                hints=[Hint(purpose="note there that it is to be closed, and close it when that call is done")],
             )
         frame = frame.f_back
 

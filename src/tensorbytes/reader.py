@@ -19,12 +19,14 @@ from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     LIMITS,
     CorruptError,
-    LimitError,
+    Hint,
     Limits,
-    LossError,
+    MissingDependencyError,
+    MissingNameError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
+    nearest,
 )
 from tensorbytes.formats import _record, frame
 from tensorbytes.frameworks import numpy as numpy_adapter
@@ -116,7 +118,7 @@ class Entry(Displayed):
                     return self._convert(value.part(index))
                 value = value.load()
         if isinstance(value, Sparse):
-            raise UnsupportedError("a sparse value has no slices here: use .load()")
+            raise UnsupportedError("a sparse value has no slices here", hints=[Hint(purpose="load() reads all of it")])
         if isinstance(value, Ragged):
             return value.rows()[index]
         if isinstance(value, Strings):
@@ -135,7 +137,7 @@ class Entry(Displayed):
     def __len__(self) -> int:
         size = self.shape[0] if self.shape else None
         if size is None:
-            raise TypeError("a scalar has no length")
+            raise UsageError("a scalar has no length")
         return size
 
 
@@ -156,9 +158,6 @@ def _owned(value: Value) -> Value:
     return dataclasses.replace(value, **own)
 
 
-_NAMELESS = (LimitError, LossError, UnsupportedError, UsageError)
-
-
 class naming:
     """Adds the file's name to errors that don't tell it."""
 
@@ -170,10 +169,10 @@ class naming:
             storage.check_whole(self.mapped, self.path)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, CorruptError) and error.path is None:
-            raise error.shifted(0, self.path) from None
-        if isinstance(error, _NAMELESS) and self.path != "<bytes>" and not str(error).startswith(self.path):
-            error.args = (f"{self.path}: {error}",)
+        if not isinstance(error, TensorbytesError) or isinstance(error, MissingDependencyError):
+            return
+        if error.path is None and not error.what.startswith(self.path):
+            error.path = None if self.path == "<bytes>" else self.path
 
 
 def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
@@ -222,7 +221,7 @@ class Reader(Displayed):
 
     def _decode(self, lazy: bool) -> Iterator[Document]:
         if self._decoder is None:
-            raise TensorbytesError(f"{self.path} is closed")
+            raise TensorbytesError("the file is closed", path=self.path)
         with naming(self.path, self._mapped):
             yield from self._decoder(lazy)
 
@@ -280,14 +279,25 @@ class Reader(Displayed):
             if len(found) == 1:
                 return Entry(found[0], self._convert, self.path, self._mapped)
             if found:
-                raise KeyError(f"{self.path} holds {len(found)} tensors named {key!r}; take objects by number: f[0]")
-            raise KeyError(f"{self.path} has no tensor {key!r}; it has {_some(self.keys())}")
+                raise MissingNameError(
+                    f"{len(found)} tensors are named {key!r}",
+                    path=self.path,
+                    tensor=key,
+                    hints=[Hint(purpose="f[0] takes an object by its number")],
+                )
+            raise MissingNameError(
+                f"there is no tensor {key!r}; it has {_some(self.keys())}{nearest(key, self.keys())}",
+                path=self.path,
+                tensor=key,
+            )
         try:
             number = operator.index(key)
         except TypeError:
             raise UsageError(
-                f"{self.path}: expected the name of a tensor or the number of an object, got {key!r}; "
-                "f.entries()[0][:2] slices a tensor without a name"
+                path=self.path,
+                expected="the name of a tensor or the number of an object",
+                got=repr(key),
+                hints=[Hint(purpose="f.entries()[0][:2] slices a tensor without a name")],
             ) from None
         return self._restore(self._lazy()[number])
 
@@ -409,7 +419,11 @@ class StreamReader:
         head += getattr(self._file, "read1", self._file.read)(formats.SNIFF_BYTES) or b""  # what is there already
         found = formats.sniff(head, sys.maxsize)
         if found is not None:
-            raise CorruptError(f"not a tb stream (it looks like {found}): load(file) reads it", at=0)
+            raise CorruptError(
+                f"not a tb stream (it looks like {found})",
+                at=0,
+                hints=[Hint(operation="load", arguments=("file",), purpose="reads it")],
+            )
         opening.refuse_wrong(head, storage.describe(self._file), "tb")
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorbytes import threads
 from tensorbytes._wire import prefault
-from tensorbytes.errors import CorruptError, LimitError, MissingDependencyError, UsageError
+from tensorbytes.errors import CorruptError, Hint, LimitError, MissingDependencyError, UsageError
 from tensorbytes.io.holding import Hold
 from tensorbytes.io.publish import replacing
 from tensorbytes.threads import portions
@@ -63,11 +63,12 @@ def check_target(target: Any, verb: str) -> None:
     """Swapped arguments are the likeliest mistake: say so."""
     if not is_path(target) and not hasattr(target, verb):
         raise UsageError(
-            f"expected a path or a file object with {verb}(), got {type(target).__qualname__}; "
-            "the object comes first, the path second"
+            expected=f"a path or a file object with {verb}()",
+            got=type(target).__qualname__,
+            hints=[Hint(purpose="the object comes first, the path second")],
         )
     if isinstance(target, io.TextIOBase) or isinstance(getattr(target, "file", None), io.TextIOBase):
-        raise UsageError(f"{describe(target)} was opened as text: open it in binary mode")
+        raise UsageError("it was opened as text", path=describe(target), hints=[Hint(purpose="open it in binary mode")])
 
 
 def open_url(url: str, mode: str) -> Any:
@@ -83,11 +84,11 @@ def open_url(url: str, mode: str) -> Any:
             raise ConnectionError(f"{url}: the server can't be reached: {error.__cause__}") from error
         raise
     except ImportError as error:  # known to fsspec, but the package that speaks it is not installed
-        raise UsageError(f"{url}: {error}") from None
+        raise UsageError(str(error), path=url) from None
     except ValueError as error:
         if "not known" not in str(error):
             raise
-        raise UsageError(f"{url}: fsspec knows no {url.partition('://')[0]}:// URLs") from None
+        raise UsageError(f"fsspec knows no {url.partition('://')[0]}:// URLs", path=url) from None
 
 
 # ---- writing ----------------------------------------------------------------
@@ -239,7 +240,9 @@ def read(target: Any) -> memoryview:
     if not is_path(target):
         data = target.read()
         if isinstance(data, str):
-            raise UsageError(f"{describe(target)} was opened as text: open it in binary mode")
+            raise UsageError(
+                "it was opened as text", path=describe(target), hints=[Hint(purpose="open it in binary mode")]
+            )
         return pinned(memoryview(data))
     if is_url(target):
         with open_url(str(target), "rb") as file:

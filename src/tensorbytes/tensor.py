@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import TensorbytesError, UnsupportedError
+from tensorbytes.errors import Hint, TensorbytesError, UnsupportedError
 from tensorbytes.notebook import Displayed
 from tensorbytes.typing import Buffer, bytes_view, pinned, same_bytes
 
@@ -200,7 +200,9 @@ class Ragged(Displayed):
         """A dense array, where all rows have the same shape."""
         sizes = [np.diff(splits)[:, None] for splits in self.splits] if self.shapes is None else [self.shapes]
         if any((level != level[:1]).any() for level in sizes):
-            raise UnevenRowsError(f"{self!r} has rows of different shapes, so it is no dense array: use rows()")
+            raise UnevenRowsError(
+                f"{self!r} has rows of different shapes, so it is not a dense array", hints=[Hint(purpose="use rows()")]
+            )
         inner = [n for level in sizes for n in (level[0].tolist() if len(level) else [0] * level.shape[1])]
         return np.array(self.values.numpy().reshape(len(self), *inner, *self.values.shape[1:]), dtype, copy=copy)
 
@@ -267,7 +269,9 @@ class Sparse(Displayed):
         if self.layout == "coo":
             return self
         if self.batch_rank or isinstance(self.values, Strings):
-            raise UnsupportedError(f"a batched {self.layout} value has no coordinate form here: save its parts")
+            raise UnsupportedError(
+                f"a batched {self.layout} value has no coordinate form here", hints=[Hint(purpose="save its parts")]
+            )
         indices, values = _COORDINATES[self.layout](self)
         row = dtypes.get(self.values.dtype)
         data = np.ascontiguousarray(values)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tensorbytes.deferred import Deferred, whole
-from tensorbytes.errors import LIMITS, CorruptError, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
 from tensorbytes.tensor import Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
@@ -90,7 +90,9 @@ def _integers(items: list[int]) -> Value:
         return _numbers("int64")(items)
     except OverflowError:  # Python's integers have no limit: as text they keep every digit
         if any(abs(item) >= 10**4300 for item in items):
-            raise UnsupportedError("an integer of over 4300 digits: store it as bytes") from None
+            raise UnsupportedError(
+                "an integer of over 4300 digits", hints=[Hint(purpose="store it as bytes")]
+            ) from None
         return Strings.from_items(map(str, items), (len(items),), "utf-8")
 
 
@@ -131,7 +133,7 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
         for key, item in obj.items():
             _flatten(item, (*path, _key_step(key)), to_value, out)
     else:
-        raise UnsupportedError(_refusal(obj, path))
+        raise _refusal(obj, path)
 
 
 def _flatten_sequence(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out: list[Leaf]) -> None:
@@ -163,18 +165,27 @@ def _key_step(key: Any) -> Step:
     raise UnsupportedError(f"a dict key must be a string or a 64-bit integer, got {key!r} ({type(key).__name__})")
 
 
-def _refusal(obj: Any, path: Path) -> str:
-    where = f" at {path_name(path)!r}" if path else ""
+def _refusal(obj: Any, path: Path) -> UnsupportedError:
+    where, tensor = (f" at {path_name(path)!r}", path_name(path)) if path else ("", None)
     if isinstance(obj, tuple | list):
-        return (
-            f"{type(obj).__qualname__}{where} would come back as a plain {type(obj).__mro__[-2].__name__}: convert it"
+        plain = type(obj).__mro__[-2].__name__
+        return UnsupportedError(
+            f"{type(obj).__qualname__}{where} would come back as a plain {plain}",
+            tensor=tensor,
+            hints=[Hint(purpose="convert it")],
         )
     what = f"{type(obj).__module__}.{type(obj).__qualname__}"
     if hasattr(obj, "__next__"):
-        return f"{what}{where} is an iterator: write its items one by one, with open(path, 'w') as f: f.write(item)"
-    return (
-        f"{what}{where} is neither a tensor nor a plain Python value; expected a tensor of numpy, torch, "
-        "tensorflow, jax or scipy, a number, text, bytes or None, or a dict, list or tuple of them"
+        return UnsupportedError(
+            f"{what}{where} is an iterator",
+            tensor=tensor,
+            hints=[Hint(purpose="write its items one by one, with open(path, 'w') as f: f.write(item)")],
+        )
+    return UnsupportedError(
+        f"{what}{where} is neither a tensor nor a plain Python value",
+        tensor=tensor,
+        expected="a tensor of numpy, torch, tensorflow, jax or scipy, a number, text, bytes or None, "
+        "or a dict, list or tuple of them",
     )
 
 
@@ -268,12 +279,18 @@ def _insert(top: _Node, leaf: Leaf, made: Any, places: list[tuple[_Node, str | i
             places.append(parent)
         node, key = above.children[place], step[1]
         if not isinstance(node, _Node):
-            raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at)
+            raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at, tensor=path_name(leaf.path))
         if node.kind != kind:
-            raise CorruptError(f"{path_name(leaf.path)!r} takes a {node.kind} for a {kind}", at=leaf.at)
+            raise CorruptError(
+                f"{path_name(leaf.path)!r} takes a {node.kind} for a {kind}", at=leaf.at, tensor=path_name(leaf.path)
+            )
         if kind != "dict" and key not in node.children and key != len(node.children):
-            raise CorruptError(f"{path_name(leaf.path)!r} follows item {len(node.children) - 1}", at=leaf.at)
+            raise CorruptError(
+                f"{path_name(leaf.path)!r} follows item {len(node.children) - 1}",
+                at=leaf.at,
+                tensor=path_name(leaf.path),
+            )
         parent = (node, key)
     if key in node.children:
-        raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at)
+        raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at, tensor=path_name(leaf.path))
     node.children[key] = made

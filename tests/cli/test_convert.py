@@ -1,19 +1,15 @@
 """tb convert: any format to any other, what is refused, and what Ctrl-C leaves."""
 
 import os
-import re
 import signal
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import storage
-from tensorbytes.cli import wording
 from tensorbytes.io import hidden
 from tests.support.cli_cases import COMMAND, checkpoint, in_terminal, inside, interrupted, piped, record_file
 from tests.support.tiers import deep_but
@@ -105,7 +101,7 @@ def test_picking_and_renaming(model, tmp_path, capsys):
     ran = inside(capsys, "convert", model, tmp_path / "n.pt", "--names", "q*")
     assert ran.code == 2
     assert "no tensor 'q*'" in ran.err
-    assert f"`tb info {model}`" in ran.err
+    assert f"tb info {model} lists them" in ran.err
     ran = inside(capsys, "convert", model, tmp_path / "n.pt", "--rename", "w")
     assert ran.code == 2
     assert "expected OLD=NEW" in ran.err
@@ -145,7 +141,7 @@ def test_rows_and_shards(tmp_path, capsys):
     assert tb.load(tmp_path / "whole.tb")["label"].shape == (100,)
     ran = inside(capsys, "convert", tmp_path / "t.parquet", tmp_path / "no.tfrecord", "--stack")
     assert ran.code == 2
-    assert "--stack" in ran.err
+    assert "rows can't be stacked in a TFRecord file" in ran.err
 
 
 def test_options_are_typed(model, tmp_path, capsys):
@@ -208,11 +204,11 @@ def test_what_can_not_be(model, tmp_path, capsys):
     for arguments, words in [
         ([model, tmp_path / "m.xyz"], "pass --to FORMAT"),
         ([model, tmp_path / "m", "--to", "nonsense"], "unknown format 'nonsense'"),
-        ([model, tmp_path / "m.gguf"], "is read here, not written"),
+        ([model, tmp_path / "m.gguf"], "format 'gguf' is read-only"),
         ([model, "-"], "pass --to FORMAT"),
         ([tmp_path / "none.npz", tmp_path / "m.tb"], "no such file"),
         ([model, tmp_path / "no" / "m.tb"], f"m.tb: the folder {tmp_path / 'no'} does not exist"),
-        ([model, tmp_path / "m.tb", "--shards", "3"], "--shards 3 goes with TFRecord"),
+        ([model, tmp_path / "m.tb", "--shards", "3"], "3 shards: only TFRecord files"),
     ]:
         ran = inside(capsys, "convert", *arguments)
         assert ran.code == 2, arguments
@@ -421,16 +417,6 @@ def test_options_that_are_those_of_the_command(option, model, tmp_path, capsys):
     ran = inside(capsys, "convert", model, tmp_path / "m.tb", "--option", option)
     assert ran.code == 2
     assert f"--option {option[:-2]}" in ran.err
-
-
-def test_what_commands_say_otherwise_is_said_by_the_library():
-    """Each phrase that is put into words of the command line stands in a message of the library."""
-    source = "".join(
-        path.read_text() for path in Path(storage.__file__).parent.rglob("*.py") if path.parent.name != "cli"
-    )
-    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # a message may go over several lines
-    for call, _ in wording._CALLS:
-        assert call in joined, call
 
 
 def test_a_file_called_like_an_argument_keeps_its_name(model, tmp_path, capsys):

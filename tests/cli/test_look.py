@@ -239,7 +239,7 @@ def test_first_values(tmp_path, capsys):
     only = inside(capsys, "head", tmp_path / "model.tb", "--names", "*.bias").item
     assert only["name"] == "layers.0.attention.query.bias"
     assert inside(capsys, "head", f"{tmp_path / 'model.tb'}::head.weight").item["name"] == "head.weight"
-    assert "has no tensor 'no*'" in inside(capsys, "head", tmp_path / "model.tb", "--names", "no*").err
+    assert "there is no tensor 'no*'" in inside(capsys, "head", tmp_path / "model.tb", "--names", "no*").err
 
 
 def test_first_values_of_every_kind(types, capsys):

@@ -75,7 +75,10 @@ def test_what_can_not_be(model, tmp_path, capsys):
         (["split", model, tmp_path / "p.tb"], "--shards --rows --size"),
         (["split", model, tmp_path / "p.tb", "--shards", "2", "--size", "1kB"], "not allowed with"),
         (["split", model, tmp_path / "p.tb", "--size", "much"], "such as 500MB"),
-        (["split", model, tmp_path / "p.tb", "--rows", "2"], "--shards or --size"),
+        (
+            ["split", model, tmp_path / "p.tb", "--rows", "2"],
+            "pass --shards N for a number of files, or pass --size SIZE",
+        ),
         (["split", model, tmp_path / "p.tb", "--shards", "99"], "can't be cut into 99 parts"),
         (["split", model, tmp_path, "--shards", "2"], "is a folder"),
         (["split", model, "-", "--shards", "2"], "several files"),

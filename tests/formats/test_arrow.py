@@ -128,7 +128,7 @@ def test_the_layout_follows_the_lengths():
     ],
 )
 def test_rows_that_are_none_are_refused(given):
-    with pytest.raises(errors.LossError, match="rows=True"):
+    with pytest.raises(errors.LossError, match="these are not rows"):
         tb.dumps(given, "arrow", rows=True)
 
 

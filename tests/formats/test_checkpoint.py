@@ -361,7 +361,7 @@ def test_the_state_file(tmp_path):
         ('model_checkpoint_path: "\\377"', CorruptError, "no name"),
         ('model_checkpoint_path: ""', CorruptError, "no name"),
         ("model_checkpoint_path: m", CorruptError, "no name"),
-        ("something else", UsageError, "a folder, and none"),
+        ("something else", UsageError, "not a recognised checkpoint folder"),
     ],
 )
 def test_a_wrong_state_file(text, error, match, tmp_path):
@@ -379,7 +379,7 @@ def test_calls_that_make_no_sense(tmp_path):
     raw = (tmp_path / "m.index").read_bytes()
     with pytest.raises(UsageError, match="keys='all': expected 'raw' or 'clean'"):
         tb.load(prefix, keys="all")
-    with pytest.raises(UnsupportedError, match=r"load\(path\) reads a checkpoint by its prefix"):
+    with pytest.raises(UnsupportedError, match=r"load\(path\) takes its prefix"):
         tb.loads(raw, "checkpoint")
     with pytest.raises(UsageError, match="several files"):
         tb.loads(b"abc", "checkpoint")
@@ -394,7 +394,7 @@ def test_clean_keys_that_collide(tmp_path):
         tmp_path, {b"a": entry(FLOAT32, (), floats(1)), b"a" + VALUE.encode(): entry(FLOAT32, (), floats(1))}, floats(1)
     )
     assert len(tb.load(prefix)) == 2
-    with pytest.raises(UnsupportedError, match="two tensors would be called 'a'"):
+    with pytest.raises(UnsupportedError, match="two tensors would be named 'a'"):
         tb.load(prefix, keys="clean")
 
 

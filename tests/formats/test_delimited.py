@@ -285,7 +285,7 @@ def test_a_length_may_be_longer_than_it_needs():
 
 
 def test_no_bytes():
-    with pytest.raises(tb.CorruptError, match="no tensors in it"):
+    with pytest.raises(tb.CorruptError, match="it holds no tensors"):
         tb.loads(b"", "delimited")
     assert list(tb.open(io.BytesIO(b""), format="delimited")) == []
 

@@ -221,7 +221,7 @@ def test_duplicate_names_are_not_guessed_at(path):
         f.write(np.ones(1), name="w")
         f.write(np.ones(2), name="w")
     with tb.open(path) as f:
-        with pytest.raises(KeyError, match="2 tensors named 'w'"):
+        with pytest.raises(KeyError, match="2 tensors are named 'w'"):
             f["w"]
         assert f[1].shape == (2,)
 

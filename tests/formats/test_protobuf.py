@@ -188,7 +188,7 @@ def test_the_same_input_gives_the_same_bytes():
 
 @pytest.mark.parametrize("x", [{"a": np.ones(2)}, {"a": 1, "b": 2}, [np.ones(2), "x"]], ids=str)
 def test_structures_are_refused(x, tmp_path):
-    with pytest.raises(tb.LossError, match="use 'delimited'") as caught:
+    with pytest.raises(tb.LossError, match="pass format='delimited' for a message for each") as caught:
         tb.save(x, tmp_path / "x.binpb")
     assert caught.value.feature == "structure"
     assert not list(tmp_path.iterdir())
@@ -197,7 +197,7 @@ def test_structures_are_refused(x, tmp_path):
 @pytest.mark.parametrize("suffix", ["binpb", "pbs"])
 def test_two_gibibytes_are_refused_before_a_byte_is_written(suffix, tmp_path):
     x = np.zeros(1 << 31, np.uint8)  # no page of it is ever touched
-    with pytest.raises(tb.LossError, match="2 GiB; use 'tb'") as caught:
+    with pytest.raises(tb.LossError, match="2 GiB; pass format='tb'") as caught:
         tb.save(x if suffix == "binpb" else {"small": 1, "large": x}, tmp_path / f"x.{suffix}")
     assert caught.value.feature == "size"
     assert suffix == "binpb" or "'large'" in str(caught.value)

@@ -98,7 +98,7 @@ def test_a_file_beside_an_index_of_its_own_name(folder):
     assert same(tb.load(folder))
     safetensors.numpy.save_file(OTHER, folder / "other.safetensors")
     with pytest.raises(
-        UsageError, match=r"other\.safetensors\.index\.json and other\.safetensors: pass the path of one"
+        UsageError, match=r"other\.safetensors\.index\.json and other\.safetensors; pass the path of one"
     ):
         tb.load(folder)
     assert same(tb.load(folder / "other.safetensors"), OTHER)

@@ -85,7 +85,8 @@ def test_the_refusal_counts_and_names_the_first():
     with pytest.raises(tb.UnsupportedError) as caught:
         tb.loads(saved({"w": torch.ones(1), "a": argparse.Namespace(), "b": [{1}, {2}]}))
     words = str(caught.value)
-    assert "'argparse.Namespace' at 'a' (byte " in words
+    assert "'argparse.Namespace' at 'a', and 2 more objects: " in words
+    assert "(byte " in words
     assert "and 2 more objects" in words
     assert "objects='skip'" in words
 

@@ -198,7 +198,7 @@ def test_wrong_inputs(path):
 def test_what_can_not_be_saved(path):
     for model, inputs, error, match in [
         (affine, (), UsageError, "an example, or a tf.TensorSpec, for each argument: x, y"),
-        (np.ones(3), (), UsageError, r"got ndarray; tensors and structures of them go to save\(x, path\)"),
+        (np.ones(3), (), UsageError, r"got ndarray; save\(x, path\) takes tensors and structures of them"),
         (lambda x: np.sin(x.numpy()), (1.0,), UnsupportedError, "use tf, not NumPy or PyTorch"),
         (lambda x: None, (1.0,), UsageError, "returns no tensor"),
         (affine, (1.0,), UnsupportedError, "tracing the function failed: TypeError"),

@@ -312,7 +312,7 @@ def test_a_full_disk_is_not_filled_further(tmp_path, monkeypatch):
     import shutil
 
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 1000))
-    with pytest.raises(tb.UsageError, match="1 kB free, and measuring takes"):
+    with pytest.raises(tb.UsageError, match="1 kB are free, and measuring takes"):
         bench(weights(), folder=tmp_path, **SOME)
 
 
@@ -335,7 +335,7 @@ def test_progress_is_for_terminals(capsys, monkeypatch):
         ({"rounds": -1}, "rounds=-1"),
         ({"seconds": "1"}, "seconds='1'"),
         ({"formats": "npzz"}, "did you mean 'npz'"),
-        ({"formats": "gguf"}, "read here, not written"),
+        ({"formats": "gguf"}, "'gguf' is read-only"),
         ({"formats": "npy", "compressions": "zstd"}, "no format among"),
         ({"compressions": [5]}, "expected texts"),
         ({"folder": "/nowhere/at/all"}, "no such folder"),

@@ -121,7 +121,7 @@ def test_shards_and_compression(model, tmp_path):
     report = tb.convert(tmp_path / "rows.tfrecord.gz", tmp_path / "s.tfrecord", shards=2, verify=True)
     assert len(report.files) == 2
     assert len(tb.open_records(f"{tmp_path}/s.tfrecord@2")) == 4
-    with pytest.raises(tb.UsageError, match="shards=2"):
+    with pytest.raises(tb.UsageError, match="2 shards: only TFRecord files"):
         tb.convert(model, tmp_path / "x.npz", shards=2)
 
 
@@ -215,7 +215,7 @@ def test_unclear_calls(model, tmp_path):
         tb.convert(model, tmp_path / "x.what")
     with pytest.raises(tb.UsageError, match="unknown format"):
         tb.convert(model, tmp_path / "x.npz", src_format="what")
-    with pytest.raises(tb.UsageError, match="read here, not written"):
+    with pytest.raises(tb.UsageError, match="'gguf' is read-only"):
         tb.convert(model, tmp_path / "x.gguf")
     with pytest.raises(tb.UsageError, match="has no option"):
         tb.convert(model, tmp_path / "x.npz", colour="red")
@@ -414,6 +414,6 @@ def test_cast_by_name_is_refused_where_it_makes_no_sense(tmp_path):
             tb.convert(source, tmp_path / "c.npz", cast=cast)
     with pytest.raises(tb.LossError, match="'w': float32 can't hold numbers as large as 1e"):
         tb.convert(source, tmp_path / "c.npz", cast="float32")
-    with pytest.raises(tb.UsageError, match="not for rows"):
+    with pytest.raises(tb.UsageError, match="rows can't"):
         tb.convert(source, tmp_path / "c.tfrecord", cast="float32")
     assert not list(tmp_path.glob("c.*"))

@@ -248,7 +248,7 @@ def test_a_file_is_what_is_in_it(tmp_path, format, name):
 
 def test_compressed_tensors_are_named(tmp_path):
     (tmp_path / "x.tb.gz").write_bytes(gzip.compress(tb.dumps(np.ones(3))))
-    with pytest.raises(tb.UsageError, match="native frame, gzip-compressed: decompress it first"):
+    with pytest.raises(tb.UsageError, match="native frame, gzip-compressed; decompress it first"):
         tb.inspect(tmp_path / "x.tb.gz")
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"hello" * 20))
     with pytest.raises(tb.UsageError, match="gzip-compressed"):

@@ -301,7 +301,7 @@ def test_files(tmp_path, weights, file, options):
     assert found["w"].mean == math.fsum(weights["w"].ravel().tolist()) / weights["w"].size
     assert stats(tmp_path / file, "w", bins=7).keys() == {"w"}
     assert stats(tmp_path / file, ["[bh]"]).keys() == {"b", "h"}
-    with pytest.raises(tb.UsageError, match="has no tensor 'nope'"):
+    with pytest.raises(tb.UsageError, match="there is no tensor 'nope'"):
         stats(tmp_path / file, "nope")
 
 
@@ -351,7 +351,7 @@ def test_records(tmp_path):
     assert (found["tag"].count, found["tag"].missing, found["tag"].frequent) == (200, 800, (("t", 200),))
     assert stats(tmp_path / "x.tfrecord", "id").keys() == {"id"}
     assert stats([str(tmp_path / "x.tfrecord")] * 2, "id")["id"].count == 2000
-    with pytest.raises(tb.UsageError, match="has no tensor 'nope'"):
+    with pytest.raises(tb.UsageError, match="there is no tensor 'nope'"):
         stats(tmp_path / "x.tfrecord", "nope")
     tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.tfrecord.gz")
     assert stats(tmp_path / "x.tfrecord.gz") == found

@@ -119,7 +119,7 @@ Point = collections.namedtuple("Point", "x y")
         ({"a": [object()]}, "at 'a/0'"),
         (Colour.RED, "neither a tensor"),
         (Point(1, 2), "would come back as a plain tuple"),
-        ((i for i in range(3)), "is an iterator: write its items one by one"),
+        ((i for i in range(3)), "is an iterator; write its items one by one"),
         ({(1, 2): 3}, "a dict key must be a string or a 64-bit integer"),
         ({True: 3}, "a dict key must be"),
         ({2**63: 3}, "a dict key must be"),
@@ -157,10 +157,10 @@ def test_swapped_arguments(tmp_path):
     x = np.ones(3)
     with pytest.raises(tb.UsageError, match="the object comes first, the path second"):
         tb.save(tmp_path / "x.tb", x)
-    with pytest.raises(tb.UsageError, match=r"to read a file: load\(path\)"):
+    with pytest.raises(tb.UsageError, match=r"load\(path\) reads a file"):
         tb.loads("x.tb")
     for verb in (tb.load, tb.open):
-        with pytest.raises(tb.UsageError, match=r"expected a path or a file object.*use loads\(\) for bytes"):
+        with pytest.raises(tb.UsageError, match=r"expected a path or a file object.*loads\(data\) reads bytes"):
             verb(b"bytes")
 
 
@@ -179,7 +179,7 @@ def test_unknown_names_list_the_known_ones():
         tb.open("x.tb", "rb")
     with pytest.raises(tb.UsageError, match="can't tell the format from its first bytes"):
         tb.loads(b"\x80\x05 a pickle, perhaps")
-    with pytest.raises(tb.UsageError, match="raw bytes tell no dtype"):
+    with pytest.raises(tb.UsageError, match="raw bytes don't tell their dtype"):
         tb.loads(b"1234", "raw")
     with pytest.raises(tb.UsageError, match="goes with one tensor"):
         tb.dumps([np.ones(2)], name="x")
@@ -195,7 +195,7 @@ def test_the_name_that_was_meant():
 
 
 def test_suffixes_that_are_not_written(tmp_path):
-    with pytest.raises(tb.UsageError, match="pass format=, one of tb, ") as caught:
+    with pytest.raises(tb.UsageError, match=r"pass format=\.\.\., one of tb, ") as caught:
         tb.save(np.ones(3), tmp_path / "x.xyz")
     named = str(caught.value).rpartition("one of ")[2].split(", ")
     assert named == [name for name in formats.BUILTIN if formats.get(name).writes]

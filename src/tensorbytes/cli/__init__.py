@@ -204,10 +204,12 @@ def error_text(error: BaseException) -> str:
         return "there is not enough memory for this"
     from tensorbytes.errors import TensorbytesError
 
-    if isinstance(error, TensorbytesError) or not isinstance(error, OSError):
-        from tensorbytes.cli.wording import in_commands
+    if isinstance(error, TensorbytesError):
+        from tensorbytes.cli.hints import in_commands
 
-        return in_commands(str(error))
+        return error.describe(in_commands)
+    if not isinstance(error, OSError):
+        return str(error)
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     if isinstance(error, FileNotFoundError) and error.strerror in (None, os.strerror(errno.ENOENT)):
         # What reads URLs gives nothing but the URL.

@@ -143,7 +143,8 @@ def _pieces(text: str, form: str, args: argparse.Namespace) -> Iterator[str | by
                 yield from _part(found, form, args, source.shown)
         except UsageError as error:
             # What came through the pipe is in a file of which nobody knows the name.
-            raise UsageError(str(error).replace(source.path, source.shown)) from None
+            what = error.what.replace(source.path, source.shown)
+            raise error.replaced(what=what, path=error.path and error.path.replace(source.path, source.shown)) from None
 
 
 class _source:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tensorbytes.cli.files import Source, for_each, local, sources
+from tensorbytes.cli.hints import spelled
 from tensorbytes.cli.output import Cell, Column, Output, size_text
-from tensorbytes.cli.wording import allowing
 from tensorbytes.cli.words import format_text
 from tensorbytes.cli.writing import (
     STDOUT,
@@ -26,7 +26,7 @@ from tensorbytes.cli.writing import (
     standard_output,
     typed,
 )
-from tensorbytes.errors import LossError, UsageError
+from tensorbytes.errors import Hint, LossError, UsageError
 
 EXAMPLES = """examples:
   tb convert model.pt model.safetensors         the suffix says which format
@@ -135,11 +135,11 @@ def _format(target: str, wanted: str | None) -> str:
     if wanted is not None:
         return wanted
     if target == STDOUT:
-        raise UsageError("stdout has no suffix that says which format: pass --to FORMAT")
+        raise UsageError("stdout has no suffix that says which format", hints=[Hint("format", of="save")])
     found = TFRECORD if named_records(target) else formats.by_suffix(target)
     if found is None:
-        known = ", ".join((*formats.writable(), TFRECORD))
-        raise UsageError(f"{target}: no format has this suffix; pass --to FORMAT, one of {known}")
+        known = (*formats.writable(), TFRECORD)
+        raise UsageError("no format has this suffix", path=target, hints=[Hint("format", choices=known, of="save")])
     return found
 
 
@@ -235,14 +235,10 @@ def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
         except LossError as error:
             if not error.losses:
                 raise
-            features = sorted({loss.feature for loss in error.losses})
-            raise LossError(
-                f"{job.source.shown}: format {job.format!r} can't hold everything, so nothing was written\n"
-                + "\n".join(f"  {loss}  ({allowing([loss.feature])})" for loss in error.losses)
-                + f"\n{allowing(features)} accepts that"
-                + ("" if "objects" in features else "; format 'tb' holds everything"),
-                feature=error.feature,
-            ) from None
+            what = f"format {job.format!r} can't hold everything, so nothing was written\n" + "\n".join(
+                f"  {loss}  ({spelled(Hint('allow', {loss.feature}))})" for loss in error.losses
+            )
+            raise error.replaced(what=what, path=job.source.shown) from None
     report.source = job.source.shown
     if piped:
         report.target, report.files = "stdout", []

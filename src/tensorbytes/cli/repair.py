@@ -103,7 +103,7 @@ def _repair_tensors(source: Source, target: Any, replace: bool, out: Output) -> 
     with out.progress(f"checking {source.shown}") as progress:
         found = soundness.check(source.path, manifest=soundness.manifest_of(source.path), progress=progress)
     if not formats.get(found.format).writes:
-        raise UsageError(f"{source.shown}: format {found.format!r} is read here, not written: it can't be repaired")
+        raise UsageError(f"{source.shown}: format {found.format!r} is read-only: it can't be repaired")
     broken = next((fault for fault in found.faults if fault.name is None), None)
     lost = {fault.name for fault in found.faults}
     if broken is not None and _repair_cut(source, target, found, out):

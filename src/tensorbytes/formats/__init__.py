@@ -15,7 +15,16 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tensorbytes import storage
-from tensorbytes.errors import Limits, LossError, MissingDependencyError, UsageError, nearest, unknown
+from tensorbytes.errors import (
+    USE_TB,
+    Hint,
+    Limits,
+    LossError,
+    MissingDependencyError,
+    UsageError,
+    nearest,
+    unknown,
+)
 from tensorbytes.storage import Target
 from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, path_name
@@ -179,9 +188,9 @@ def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Val
     if len(leaves) != 1 or leaves[0].path:
         names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
         raise LossError(
-            f"format {chosen.name!r} holds one tensor, not a structure of {len(leaves)} (such as {names}); "
-            "save them one by one, or use 'tb'",
+            f"format {chosen.name!r} holds one tensor, not a structure of {len(leaves)} (such as {names})",
             feature="structure",
+            hints=[Hint(purpose="save them one by one"), USE_TB],
         )
     return bare_value(chosen, leaves[0], allow)
 
@@ -192,9 +201,9 @@ def check_document(chosen: Format, document: Document, allow: frozenset[str]) ->
     if told and "meta" not in allow:
         key = min(told)
         raise LossError(
-            f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={document.meta[key]!r}; "
-            "pass allow={'meta'} to drop it, or use 'tb'",
+            f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={document.meta[key]!r}",
             feature="meta",
+            hints=[Hint("allow", {"meta"}, "to drop it"), USE_TB],
         )
 
 
@@ -211,8 +220,9 @@ def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     for feature, what in losses.items():
         if feature not in allow and not (feature in value.meta and "meta" in allow):
             raise LossError(
-                f"format {chosen.name!r} can't hold {what}; pass allow={{{feature!r}}} to drop it, or use 'tb'",
+                f"format {chosen.name!r} can't hold {what}",
                 feature=feature,
+                hints=[Hint("allow", {feature}, "to drop it"), USE_TB],
             )
     return value
 
@@ -221,5 +231,5 @@ def dense(chosen: Format, value: Value) -> Tensor:
     """A dense tensor, for formats that hold nothing else."""
     if not isinstance(value, Tensor):
         kind = type(value).__name__.lower()
-        raise LossError(f"format {chosen.name!r} holds dense tensors only, not {kind}; use 'tb'", feature=kind)
+        raise LossError(f"format {chosen.name!r} holds dense tensors only, not {kind}", feature=kind, hints=[USE_TB])
     return value

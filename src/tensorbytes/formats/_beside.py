@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from tensorbytes.errors import CorruptError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 
 
 def check(path: str) -> None:
@@ -16,8 +16,9 @@ def check(path: str) -> None:
     home, real = os.path.realpath(os.path.dirname(path)), os.path.realpath(path)
     if not any(real.startswith(os.path.join(place, "")) for place in (home, *_blobs(home))):
         raise UnsupportedError(
-            f"{path}: a link that leads out of the checkpoint's folder, to {real!r}; "
-            "copy the file into the folder, or pass the real folder"
+            f"a link that leads out of the checkpoint's folder, to {real!r}",
+            path=path,
+            hints=[Hint(purpose="copy the file into the folder"), Hint(purpose="pass the real folder")],
         )
     if not os.path.isfile(path):
         raise CorruptError("a shard must be a regular file", at=0, path=path)

@@ -167,7 +167,7 @@ class Extension:
 
     def path(self, start: int, budget: Budget) -> tuple[Step, ...]:
         if len(self.steps) > budget.max_depth:
-            raise LimitError(f"a path of {len(self.steps)} steps, over the limit of {budget.max_depth} (byte {start})")
+            raise LimitError(f"a path of {len(self.steps)} steps, over the limit of {budget.max_depth}", at=start)
         if all(kind != "named" for kind, _ in self.steps):
             return tuple(self.steps)
         if len(self.steps) != 1 or self.name is None:

@@ -95,7 +95,7 @@ def _numbers(cursor: Cursor, kind: int, count: int, key: str) -> Array:
     """`count` numbers as a view; bools are bytes."""
     name = _SCALARS.get(kind)
     if name is None:
-        raise UnsupportedError(f"{key!r} is of the unknown value type {kind} (byte {cursor.at})")
+        raise UnsupportedError(f"{key!r} is of the unknown value type {kind}", at=cursor.at)
     at = cursor.at
     raw = cursor.take(count * dtypes.get(name).itemsize, f"the value of {key!r}")
     if name == "bool":
@@ -132,7 +132,7 @@ def _array(cursor: Cursor, key: str, arrays: bool) -> Values:
 def _array_head(cursor: Cursor, key: str) -> tuple[int, int]:
     kind = cursor.number("I", f"the type of {key!r}")
     if kind not in _SCALARS and kind not in _LEAST:
-        raise UnsupportedError(f"{key!r} is an array of the unknown value type {kind} (byte {cursor.at - 4})")
+        raise UnsupportedError(f"{key!r} is an array of the unknown value type {kind}", at=cursor.at - 4)
     least = _LEAST.get(kind) or dtypes.get(_SCALARS[kind]).itemsize
     return kind, cursor.count(least, f"items of {key!r}")
 
@@ -171,7 +171,7 @@ def _strings(cursor: Cursor, key: str, count: int, arrays: bool) -> Values:
     try:
         array = Strings((count,), offsets, b"".join(data[start:stop] for start, stop in starts), "utf-8")
     except InvalidValueError as error:
-        raise CorruptError(f"{key!r}: {error}", at=first) from None
+        raise CorruptError(f"{key!r}: {error.fault}", at=first) from None
     text = _json(array.items()) if count <= SHORT else _summary(count, "strings")
     return Values(ARRAY, text, None, array if arrays else None)
 
@@ -199,7 +199,7 @@ def _nested(cursor: Cursor, key: str, count: int) -> str:
         if kind == ARRAY:
             open_arrays.append(inner)
             if len(open_arrays) > cursor.budget.max_depth:
-                raise LimitError(f"{key!r}: arrays nested deeper than {cursor.budget.max_depth} (byte {cursor.at})")
+                raise LimitError(f"{key!r}: arrays nested deeper than {cursor.budget.max_depth}", at=cursor.at)
             out.append("[")
         elif kind == STRING:
             cursor.budget.objects(inner, f"the strings of {key!r}", cursor.at, _PLACE_BYTES)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tensorbytes import dtypes
 from tensorbytes._wire import proto
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LossError
+from tensorbytes.errors import USE_TB, CorruptError, LossError
 from tensorbytes.formats import Format, _record
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
@@ -28,8 +28,9 @@ def encode(chosen: Format, leaf: Leaf, place: Place, storing: Storing) -> tuple[
     if size > MAX_BYTES:
         what = "a tensor" if leaf.name is None else f"the tensor {leaf.name!r}"
         raise LossError(
-            f"format {chosen.name!r}: {what} makes a message of {size} bytes, and protobuf ends at 2 GiB; use 'tb'",
+            f"format {chosen.name!r}: {what} makes a message of {size} bytes, and protobuf ends at 2 GiB",
             feature="size",
+            hints=[USE_TB],
         )
     return size, pieces
 

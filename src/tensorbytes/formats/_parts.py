@@ -35,7 +35,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, whole
-from tensorbytes.errors import CorruptError, LimitError
+from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError
 from tensorbytes.formats import ADVISORY, _layout
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._tensorproto import check_bits
@@ -189,7 +189,7 @@ def unpack(parts: Iterable[Part], budget: Budget, lazy: bool) -> Document:
         if part.name in by_name:
             raise CorruptError(f"the name {part.name!r} appears twice", at=part.at)
         if len(by_name) >= budget.max_tensors:
-            raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+            raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
         check_note(part)
         by_name[part.name] = part
     used: set[str] = set()
@@ -252,7 +252,7 @@ def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budge
         else:
             value = _retyped(part)
     except InvalidValueError as error:
-        raise CorruptError(f"{part.name!r}: {error}", at=part.at) from None
+        raise CorruptError(f"{part.name!r}: {error.fault}", at=part.at) from None
     # A file that no writer of ours has touched names its tensors by the parts alone.
     meta = {**value.meta, **note.get("meta", {})}
     named = _amended(value, note.get("name") if not path else None, meta)

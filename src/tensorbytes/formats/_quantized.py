@@ -71,7 +71,7 @@ def decode(data: memoryview, start: int, end: int, stored: str, shape: tuple[int
     try:
         return _built(found, raw, stored, shape)
     except InvalidValueError as error:
-        raise CorruptError(f"a quantization that does not fit: {error}", at=start) from None
+        raise CorruptError(f"a quantization that does not fit: {error.fault}", at=start) from None
 
 
 def _built(found: dict[str, Any], raw: dict[int, memoryview], stored: str, shape: tuple[int, ...]) -> Quantization:
@@ -91,7 +91,7 @@ def _dtype(item: proto.Field) -> str:
     try:
         return dtypes.by_code(proto.number(item)).name
     except UnsupportedError as error:
-        raise CorruptError(f"quantized from an {error}", at=item.at) from None
+        raise CorruptError(f"quantized from an {error.fault}", at=item.at) from None
 
 
 def _double(data: memoryview, item: proto.Field) -> float:

@@ -170,7 +170,7 @@ def decode(
     try:
         return _decode_value(data, message, ext, start, budget, check_values, nested, lazy, dequantize)
     except InvalidValueError as error:
-        raise CorruptError(str(error), at=start) from None
+        raise CorruptError(error.fault, at=start) from None
 
 
 def _check_alone(message: tensorproto.Message, ext: Extension, end: int) -> None:
@@ -270,7 +270,7 @@ def _postpone(data: memoryview, message: tensorproto.Message, layout: str, budge
 
 
 def _misfit(layout: str, error: InvalidValueError, at: int) -> CorruptError:
-    return CorruptError(f"layout {layout!r} with parts that don't fit: {error}", at=at)
+    return CorruptError(f"layout {layout!r} with parts that don't fit: {error.fault}", at=at)
 
 
 def _parts(

@@ -66,7 +66,7 @@ def _decode(data: memoryview, field: proto.Field, elements: Elements, raw: int |
     try:
         parsed = Pipeline.parse(pipeline)
     except UsageError as error:
-        raise CorruptError(f"a compression that this version does not know: {error}", at=field.at) from None
+        raise CorruptError(f"a compression that this version does not know: {error.fault}", at=field.at) from None
     if parsed.level is not None:
         raise CorruptError(f"a level in the compression {pipeline!r}", at=field.at)
     return Chunks(parsed, elements, told if raw is None else raw, chunk, numbers[_SIZES], numbers[_CHECKSUMS])
@@ -91,7 +91,7 @@ class Content:
                 return self._strings()
             return self._dense()
         except InvalidValueError as error:
-            raise CorruptError(str(error), at=self.start) from None
+            raise CorruptError(error.fault, at=self.start) from None
 
     def _span(self) -> tuple[int, int]:
         tensorproto.refuse_typed(self.message)
@@ -108,7 +108,7 @@ class Content:
         try:
             chunks.check(end - start)
         except InvalidValueError as error:
-            raise CorruptError(f"a compression that does not fit: {error}", at=field.at) from None
+            raise CorruptError(f"a compression that does not fit: {error.fault}", at=field.at) from None
         return chunks
 
     def _grow(self, size: int, what: str) -> None:
@@ -219,4 +219,4 @@ class _Source:
         try:
             return way(self.kind)
         except InvalidValueError as error:
-            raise CorruptError(f"values that can't be had back: {error}", at=self.span[0]) from None
+            raise CorruptError(f"values that can't be had back: {error.fault}", at=self.span[0]) from None

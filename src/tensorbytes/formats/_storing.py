@@ -98,7 +98,7 @@ def _pipeline(asked: Any) -> str:
     from tensorbytes.formats._forms import AUTO
 
     if not isinstance(asked, str):
-        raise UsageError(f"compression={asked!r}: expected text, such as 'auto', 'zstd' or 'split+huffman'")
+        raise UsageError(f"compression={asked!r}", expected="text, such as 'auto', 'zstd' or 'split+huffman'")
     if asked != AUTO:
         Pipeline.parse(asked)
     return asked

@@ -162,7 +162,7 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
         _typed.take(message.typed, data, item, _typed.FIELDS[item.number][0])
     elif item.number in _REFUSED:
         what = _REFUSED[item.number]
-        raise UnsupportedError(f"a TensorProto with {what} holds references, not values (byte {item.at})")
+        raise UnsupportedError(f"a TensorProto with {what} holds references, not values", at=item.at)
     elif item.number >= 1000:
         budget.objects(1, "the fields of a tensor", item.at, _FIELD_BYTES)
         message.extra.append(item)
@@ -184,7 +184,7 @@ def _parse_shape(shape: list[int], data: memoryview, whole: proto.Field) -> None
             raise CorruptError(f"a dimension is {size - (1 << 64)}", at=item.at)
         shape.append(size)
         if len(shape) > _MOST_DIMENSIONS:
-            raise LimitError(f"a tensor of rank over {_MOST_DIMENSIONS} (byte {whole.at})")
+            raise LimitError(f"a tensor of rank over {_MOST_DIMENSIONS}", at=whole.at)
 
 
 def _join(runs: list[tuple[Array, Any]]) -> tuple[Array, Any]:
@@ -198,7 +198,7 @@ def _join(runs: list[tuple[Array, Any]]) -> tuple[Array, Any]:
 def check_shape(shape: Sequence[int], itemsize: int, budget: Budget, at: int) -> tuple[int, ...]:
     """The shape, if memory could hold it; zeros don't excuse the other dimensions."""
     if len(shape) > budget.max_rank:
-        raise LimitError(f"a tensor of rank {len(shape)}, over the limit of {budget.max_rank} (byte {at})")
+        raise LimitError(f"a tensor of rank {len(shape)}, over the limit of {budget.max_rank}", at=at)
     if math.prod(max(n, 1) for n in shape) * itemsize >= 1 << 63:
         raise CorruptError(f"a shape of {list(shape)} takes more bytes than 64 bits can count", at=at)
     return tuple(shape)
@@ -213,7 +213,7 @@ def decode(data: memoryview, message: Message, budget: Budget, at: int) -> Tenso
     try:
         row = dtypes.by_code(message.code)
     except UnsupportedError as error:
-        raise UnsupportedError(f"{error} (byte {at})") from None
+        raise error.replaced(at=at) from None
     shape = check_shape(message.shape, row.itemsize, budget, at)
     if message.strings is not None:
         raise CorruptError(f"string values in a tensor of {row.name}", at=message.string_runs[0][0])
@@ -267,7 +267,7 @@ def _repeat(values: Array, message: Message, row: DType, shape: tuple[int, ...],
         try:
             full = np.zeros((count, row.itemsize), np.uint8)
         except MemoryError:
-            raise LimitError(f"no memory for {row.name}{list(shape)} (byte {at})") from None
+            raise LimitError(f"no memory for {row.name}{list(shape)}", at=at) from None
         full[: len(values)] = values
         if len(values):
             full[len(values) :] = values[-1]
@@ -296,7 +296,7 @@ def _decode_strings(data: memoryview, message: Message, budget: Budget, at: int)
     try:
         return Strings(shape, offsets, raw)
     except InvalidValueError as error:
-        raise CorruptError(str(error), at=at) from None
+        raise CorruptError(error.fault, at=at) from None
 
 
 def _repeat_string(
@@ -311,7 +311,7 @@ def _repeat_string(
         steps += int(offsets[-1])
         return np.concatenate((offsets, steps)), b"".join((raw, last * missing))
     except MemoryError:
-        raise LimitError(f"no memory for string{message.shape} (byte {at})") from None
+        raise LimitError(f"no memory for string{message.shape}", at=at) from None
 
 
 def _lengths_then_bytes(data: memoryview, start: int, end: int, count: int) -> tuple[Array, Any]:

@@ -49,7 +49,7 @@ class Arrow(Format):
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
         stream, compression = options.get("stream", False), options.get("compression")
         if type(stream) is not bool:
-            raise UsageError(f"stream={stream!r}: expected True or False")
+            raise UsageError(f"stream={stream!r}", expected="True or False")
         arrow("format 'arrow'")
         table = to_table(document, rows=options.get("rows", "auto"), shapes=options.get("shapes", False))
         return list(arrow_ipc.encode(table, stream, compression))
@@ -83,7 +83,7 @@ def kind_of(head: bytes) -> int:
 def to_table(content: Document | Mapping[str, Value], *, rows: Any = "auto", shapes: bool = False) -> Any:
     """A document, or neutral values by name, as a pyarrow.Table that shares their memory."""
     if type(shapes) is not bool:
-        raise UsageError(f"shapes={shapes!r}: expected True or False")
+        raise UsageError(f"shapes={shapes!r}", expected="True or False")
     document = content if isinstance(content, Document) else arrow_table.by_name(content)
     return arrow_table.table(document, rows, shapes=shapes)
 

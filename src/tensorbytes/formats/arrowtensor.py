@@ -29,7 +29,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere
-from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError
+from tensorbytes.errors import USE_TB, CorruptError, Hint, Limits, LossError, UnsupportedError
 from tensorbytes.formats import Format, Options, _json, dense, only_value
 from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats._arrow.flat import Flat
@@ -57,8 +57,9 @@ class ArrowTensor(Format):
         tensor = dense(self, only_value(self, document, allow | {_NAMES}))
         if not dtypes.get(tensor.dtype).arrow or tensor.dtype == "bool":
             raise LossError(
-                f"an Arrow tensor message holds integers and floats, not {tensor.dtype}; use 'arrow' or 'tb'",
+                f"an Arrow tensor message holds integers and floats, not {tensor.dtype}",
                 feature="dtype",
+                hints=[Hint("format", "arrow", of="save"), USE_TB],
             )
         head = _message(tensor, _axis_names(tensor))
         head += bytes(-(8 + len(head)) % 64)
@@ -92,8 +93,9 @@ def _axis_names(tensor: Tensor) -> list[bytes]:
         return [str.encode(name) for name in names]
     except (ValueError, TypeError, RecursionError):
         raise LossError(
-            f"the metadata {_NAMES}={text[:80]!r} is no JSON list of {len(tensor.shape)} names; drop or correct it",
+            f"the metadata {_NAMES}={text[:80]!r} is not a JSON list of {len(tensor.shape)} names",
             feature=_NAMES,
+            hints=[Hint(purpose="drop or correct it")],
         ) from None
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from tensorbytes import dtypes, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import CorruptError, Hint, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _json
 from tensorbytes.formats._checkpoint import bundle_write, sstable
 from tensorbytes.formats._checkpoint.bundle_read import Bundle, Found
@@ -51,6 +51,7 @@ _CARRIERS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _LATEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)')""", re.M)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.S)
 _PLAIN_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+LOAD_PATH = Hint(operation="load", arguments=("path",), purpose="takes its prefix, its .index or its folder")
 
 
 class Checkpoint(Format):
@@ -82,18 +83,21 @@ class Checkpoint(Format):
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         if bytes(data[-8:]) == sstable.MAGIC:
             raise UnsupportedError(
-                "a table of TensorFlow: a checkpoint's index alone, or one of version 1 (before TensorFlow 1.0); "
-                "load(path) reads a checkpoint by its prefix, its .index or its folder"
+                "a table of TensorFlow: a checkpoint's index alone, or one of version 1 (before TensorFlow 1.0)",
+                hints=[LOAD_PATH],
             )
-        raise UsageError("a checkpoint is several files: load(path) takes its prefix, its .index or its folder")
+        raise UsageError("a checkpoint is several files", hints=[LOAD_PATH])
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
-        raise UsageError("a checkpoint is several files: save it to a path, save(x, 'folder/model', 'checkpoint')")
+        raise UsageError(
+            "a checkpoint is several files",
+            hints=[Hint(operation="save", arguments=("x", "'folder/model'", "'checkpoint'"), purpose="writes them")],
+        )
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         keys = options.get("keys", "raw")
         if keys not in ("raw", "clean"):
-            raise UsageError(f"keys={keys!r}: expected 'raw' or 'clean'")
+            raise UsageError(f"keys={keys!r}", expected="'raw' or 'clean'")
         prefix = find_prefix(path)
         try:
             document = _read_current(prefix, Budget(limits), lazy)
@@ -108,12 +112,16 @@ class Checkpoint(Format):
     ) -> None:
         state = options.get("state", False)
         if type(state) is not bool:
-            raise UsageError(f"state={state!r}: expected True or False")
+            raise UsageError(f"state={state!r}", expected="True or False")
         if not storage.is_local(target):
             raise UsageError(f"a checkpoint is several files: it needs a local path, not {storage.describe(target)}")
         prefix = os.fspath(target).removesuffix(".index")  # type: ignore[arg-type]
         if not os.path.basename(prefix):
-            raise UsageError(f"{os.fspath(target)!r} is a folder: name the checkpoint too, such as 'model'")  # type: ignore[arg-type]
+            raise UsageError(
+                "it is a folder",
+                path=storage.describe(target),
+                hints=[Hint(purpose="name the checkpoint too, such as 'model'")],
+            )
         bundle_write.write(prefix, _prepared(document), sync)
         if state:
             name = _escaped(os.path.basename(prefix))
@@ -171,7 +179,11 @@ def _latest(folder: str) -> str:
     prefix = os.path.join(folder, name)
     home = os.path.realpath(folder)
     if os.path.commonpath([home, os.path.realpath(prefix)]) != home:
-        raise UnsupportedError(f"{path} leads out of its folder, to {name!r}: pass that path, if you trust it")
+        raise UnsupportedError(
+            f"it leads out of its folder, to {name!r}",
+            path=path,
+            hints=[Hint(purpose="pass that path, if you trust it")],
+        )
     if not os.path.isfile(f"{prefix}.index"):
         raise CorruptError(f"the latest checkpoint, {name!r}, is missing: there is no {name}.index", at=0, path=path)
     return prefix
@@ -292,7 +304,9 @@ def _cleaned(leaves: list[Leaf]) -> list[Leaf]:
             elif "/.ATTRIBUTES/" in name:
                 continue
         if path in made:
-            raise UnsupportedError(f"two tensors would be called {path[0][1]!r}: read them with keys='raw'")
+            raise UnsupportedError(
+                f"two tensors would be named {path[0][1]!r}", hints=[Hint("keys", "raw", "to read them", of="load")]
+            )
         made[path] = leaf._replace(path=path)
     return list(made.values())
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from tensorbytes._wire import proto, varint
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits
 from tensorbytes.formats import Format, Options, _message, _storing, frame
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
@@ -68,7 +68,7 @@ class Delimited(Format):
 def _records(data: memoryview, budget: Budget, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int]]:
     for number, (start, end) in enumerate(spans(data)):
         if number >= budget.max_tensors:
-            raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+            raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
         record = _message.decode(data, start, end, budget, lazy, dequantize)
         yield record, start
 

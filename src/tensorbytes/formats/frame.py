@@ -26,7 +26,7 @@ from tensorbytes._wire import (
     mask,
 )
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
+from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _record, _storing
 from tensorbytes.formats._extension import ALONE, Place
 from tensorbytes.formats._record import Record, size_of
@@ -130,7 +130,7 @@ def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iter
     walk = Walk.through(data, start, verify=SMALL if verify else 0)
     for places in walk:
         if walk.count > limits.max_tensors:
-            raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+            raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
         for at, size in places.tolist():
             if verify == 1 and size >= LARGE_PAYLOAD and not _is_sound(data, at, at + size):
                 raise CorruptError(_WORDS[BAD_DATA], at=at - HEADER_BYTES)

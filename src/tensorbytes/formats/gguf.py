@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import CorruptError, Hint, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._gguf_values import UINT32, Cursor, numbers_of, read
 from tensorbytes.formats._tensorproto import check_shape
@@ -121,7 +121,7 @@ class Gguf(Format):
         budget = Budget(limits, len(data))
         arrays = options.get("arrays", False)
         if not isinstance(arrays, bool):
-            raise UsageError(f"arrays={arrays!r}: expected True or False")
+            raise UsageError(f"arrays={arrays!r}", expected="True or False")
         cursor, version = _start(data, budget)
         tensors = cursor.count(_TENSOR_BYTES, "tensors")
         if tensors > budget.max_tensors:
@@ -152,7 +152,10 @@ def _start(data: memoryview, budget: Budget) -> tuple[Cursor, int]:
     cursor = Cursor(data, 4, big, budget)
     version = cursor.number("I", "the version")
     if version == 1:
-        raise UnsupportedError("GGUF version 1, of 2023, is not read: convert the file with a llama.cpp of that time")
+        raise UnsupportedError(
+            "GGUF version 1, of 2023, is not read",
+            hints=[Hint(purpose="convert the file with a llama.cpp of that time")],
+        )
     if version not in (2, 3):
         raise UnsupportedError(f"GGUF version {version} is unknown; known: 2, 3 (byte 4)")
     return cursor, version
@@ -185,7 +188,7 @@ def _describe(cursor: Cursor) -> Described:
     name = cursor.text("a tensor's name")
     rank = cursor.number("I", f"the rank of {name!r}")
     if rank > cursor.budget.max_rank:
-        raise LimitError(f"{name!r} has the rank {rank}, over the limit of {cursor.budget.max_rank} (byte {at})")
+        raise LimitError(f"{name!r} has the rank {rank}, over the limit of {cursor.budget.max_rank}", at=at)
     dims = [cursor.number("Q", f"the shape of {name!r}") for _ in range(rank)]
     kind, offset = cursor.number("I", f"the type of {name!r}"), cursor.number("Q", f"the offset of {name!r}")
     shape = check_shape(dims[::-1], 1, cursor.budget, at)
@@ -194,7 +197,7 @@ def _describe(cursor: Cursor) -> Described:
         return Described(name, PLAIN[kind], shape, {}, offset, at)
     if kind not in BLOCKS:
         what = f"{_GONE[kind]}, which llama.cpp no longer has" if kind in _GONE else f"{kind}, which is unknown here"
-        raise UnsupportedError(f"{name!r} is of the GGML type {what} (byte {at})")
+        raise UnsupportedError(f"{name!r} is of the GGML type {what}", at=at)
     label, weights, size = BLOCKS[kind]
     row = shape[-1] if shape else 1
     if row % weights:

@@ -32,7 +32,7 @@ from typing import Any
 
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import CorruptError, LimitError, Limits, LossError
+from tensorbytes.errors import MORE_TENSORS, CorruptError, Hint, LimitError, Limits, LossError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
@@ -59,8 +59,9 @@ class Npy(Format):
         if len(leaves) != 1 or leaves[0].path:
             names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
             raise LossError(
-                f"format 'npy' holds one array, not a structure of {len(leaves)} (such as {names}); use 'npz'",
+                f"format 'npy' holds one array, not a structure of {len(leaves)} (such as {names})",
                 feature="structure",
+                hints=[Hint("format", "npz", of="save")],
             )
         value, kind = leaves[0].value, leaves[0].kind
         if isinstance(value, Tensor) and not (kind or value.meta or document.meta) and value.name is None:
@@ -108,7 +109,7 @@ def _arrays(
     at = count = 0
     while at < len(data) or not count:
         if count >= budget.max_tensors:
-            raise LimitError(f"over {budget.max_tensors} arrays; pass limits=Limits(max_tensors=...) to read them")
+            raise LimitError(f"over {budget.max_tensors} arrays", hints=[MORE_TENSORS])
         budget.tensors(1, at)
         found = npy_arrays.find(data, at, _UNNAMED, budget, dtype)
         yield at, found, npy_arrays.value(data, found, lazy)

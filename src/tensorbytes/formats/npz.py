@@ -33,7 +33,9 @@ from tensorbytes import storage, threads
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
+    USE_TB,
     CorruptError,
+    Hint,
     LimitError,
     Limits,
     LossError,
@@ -132,11 +134,15 @@ class Npz(Format):
 def _level(options: Options) -> int | None:
     compression, level = options.get("compression"), options.get("level")
     if compression not in (None, "deflate"):
-        raise UsageError(f"compression={compression!r}: expected None or 'deflate'")
+        raise UsageError(f"compression={compression!r}", expected="None or 'deflate'")
     if level is not None and compression is None:
-        raise UsageError(f"level={level!r}: expected compression='deflate' beside it")
+        raise UsageError(
+            f"level={level!r}",
+            expected="a compression beside it",
+            hints=[Hint("compression", "deflate", of="save")],
+        )
     if level is not None and (type(level) is not int or not 0 <= level <= 9):
-        raise UsageError(f"level={level!r}: expected 0 to 9")
+        raise UsageError(f"level={level!r}", expected="0 to 9")
     return None if compression is None else 6 if level is None else level
 
 
@@ -146,7 +152,9 @@ def _storable(pieces: list[npy_arrays.Piece]) -> list[npy_arrays.Piece]:
     for name in taken:
         if len(name.encode()) > _LONGEST_NAME:
             raise LossError(
-                f"a key of {len(name.encode())} bytes: a zip archive ends at {_LONGEST_NAME}; use 'tb'", feature="name"
+                f"a key of {len(name.encode())} bytes: a zip archive ends at {_LONGEST_NAME}",
+                feature="name",
+                hints=[USE_TB],
             )
     new = {}
     for name in [piece.name for piece in pieces if "\0" in piece.name]:
@@ -192,8 +200,8 @@ def _assembled(contents: Sequence[memoryview], members: list[Member], budget: Bu
 class _UnreadError(UnsupportedError):
     """An array of a dtype that is not read here: a pickle of objects, a structured one."""
 
-    def __init__(self, what: str, head: memoryview | bytes = b"") -> None:
-        super().__init__(what)
+    def __init__(self, error: UnsupportedError, head: memoryview | bytes = b"") -> None:
+        super().__init__(error.fault, at=error.at, hints=error.hints)
         self._descr, self._shape = npy_header.sketch(head)
 
     def leaf(self, member: Member) -> Leaf:
@@ -204,7 +212,7 @@ class _UnreadError(UnsupportedError):
 
     def refusal(self, others: int = 0) -> UnsupportedError:
         more = f" ({others} more array{'s' * (others > 1)} of such dtypes)" if others else ""
-        return UnsupportedError(f"{self}{more}; objects='skip' leaves out what is not read")
+        return UnsupportedError(f"{self.what}{more}", at=self.at, hints=[*self.hints, unread.SKIP])
 
     def _refuse(self) -> NoReturn:
         raise self.refusal()
@@ -296,9 +304,9 @@ def _find(content: memoryview | bytes, member: Member, budget: Budget, options: 
     except CorruptError as error:
         raise error.shifted(member.start) from None
     except LimitError as error:
-        raise LimitError(f"{member.name!r}: {error}") from None
+        raise error.shifted(member.start).within(repr(member.name)) from None
     except UnsupportedError as error:
-        raise _UnreadError(f"{member.name!r}: {error}", content) from None
+        raise _UnreadError(error.shifted(member.start).within(repr(member.name)), content) from None
     if found.end != member.size:
         raise CorruptError(
             f"the array {member.name!r} takes {found.end} bytes, its member has {member.size}", at=member.start

@@ -37,7 +37,7 @@ import numpy as np
 from tensorbytes import dtypes, storage
 from tensorbytes._wire import proto, strings_pack, varint
 from tensorbytes.budget import Budget
-from tensorbytes.errors import Limits, LossError, UsageError
+from tensorbytes.errors import USE_TB, Hint, Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options, _json, _packed, check_document
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._onnx import model as onnx_model
@@ -45,7 +45,7 @@ from tensorbytes.formats._onnx import sniff as onnx_sniff
 from tensorbytes.formats._onnx.files import Files
 from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, leaf, parse
 from tensorbytes.storage import Target
-from tensorbytes.tensor import ENCODINGS, Sparse, Strings, Tensor
+from tensorbytes.tensor import ENCODINGS, InvalidValueError, Sparse, Strings, Tensor
 from tensorbytes.tree import Document, Leaf, path_name
 
 # No protobuf runtime reads a message of 2 GiB or more.
@@ -82,14 +82,16 @@ class Onnx(Format):
             pieces = [head + name + _RAW_TAG + varint(len(content)), content, tail]
         size = sum(map(len, pieces))
         if size > _MAX_BYTES:
-            raise LossError(f"a TensorProto of {size} bytes: protobuf ends at 2 GiB; use 'tb'", feature="size")
+            raise LossError(f"a TensorProto of {size} bytes: protobuf ends at 2 GiB", feature="size", hints=[USE_TB])
         return pieces
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
     ) -> None:
         if storage.is_path(target) and str(target).lower().endswith(".onnx"):
-            raise UsageError(f"{target}: an .onnx file is a model, which is read here, not written; use .pb")
+            raise UsageError(
+                "an .onnx file is a model, which is read-only", path=str(target), hints=[Hint(purpose="use .pb")]
+            )
         super().write(document, target, allow, options, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
@@ -114,7 +116,7 @@ class Onnx(Format):
 def _decode(data: memoryview, budget: Budget, lazy: bool, options: Options, folder: str | None) -> Document:
     encoding = options.get("encoding", "utf-8")
     if encoding not in ENCODINGS:
-        raise UsageError(f"encoding={encoding!r}: expected one of {', '.join(ENCODINGS)}")
+        raise UsageError(f"encoding={encoding!r}", expected=f"one of {', '.join(ENCODINGS)}")
     context = Context(budget, lazy, Files(folder, lazy), encoding)
     if not _is_tensor(data, budget):
         return onnx_model.decode(data, context)
@@ -140,9 +142,9 @@ def _only_leaf(document: Document) -> Leaf:
     if len(leaves) != 1 or leaves[0].path:
         names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
         raise LossError(
-            f"format 'onnx' holds one tensor, not a structure of {len(leaves)} (such as {names}); "
-            "save them one by one, or use 'tb'",
+            f"format 'onnx' holds one tensor, not a structure of {len(leaves)} (such as {names})",
             feature="structure",
+            hints=[Hint(purpose="save them one by one"), USE_TB],
         )
     return leaves[0]
 
@@ -150,10 +152,11 @@ def _only_leaf(document: Document) -> Leaf:
 def _refusal(value: Any) -> LossError:
     if isinstance(value, Sparse):
         return LossError(
-            "ONNX's sparse tensors stand in models alone, which are not written here; make it dense, or use 'tb'",
+            "ONNX's sparse tensors stand in models alone, which are not written here",
             feature="sparse",
+            hints=[Hint(purpose="make it dense"), USE_TB],
         )
-    return LossError("ONNX has no ragged tensors; use 'tb'", feature="ragged")
+    return LossError("ONNX has no ragged tensors", feature="ragged", hints=[USE_TB])
 
 
 def _dims(shape: tuple[int, ...]) -> bytes:
@@ -163,7 +166,7 @@ def _dims(shape: tuple[int, ...]) -> bytes:
 def _tensor_head(value: Tensor) -> bytes:
     code = dtypes.get(value.dtype).onnx
     if code is None:
-        raise LossError(f"ONNX has no dtype {value.dtype}; use 'tb'", feature="dtype")
+        raise LossError(f"ONNX has no dtype {value.dtype}", feature="dtype", hints=[USE_TB])
     return _dims(value.shape) + proto.put_number(2, code)
 
 
@@ -178,11 +181,11 @@ def _strings_head(value: Strings, allow: frozenset[str]) -> bytes:
     if value.encoding == "bytes" and "encoding" not in allow:
         try:
             Strings(value.shape, value.offsets, value.data, "utf-8")
-        except ValueError as error:
+        except InvalidValueError as error:
             raise LossError(
-                f"ONNX's strings are text, and these are not ({error}); pass allow={{'encoding'}} to store them as "
-                "they are, which onnx itself won't read, or use 'tb'",
+                f"ONNX's strings are text, and these are not ({error.fault})",
                 feature="encoding",
+                hints=[Hint("allow", {"encoding"}, "to store them as they are, which onnx itself won't read"), USE_TB],
             ) from None
     return _dims(value.shape) + proto.put_number(2, STRING)
 

@@ -40,7 +40,7 @@ class Parquet(Format):
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         shapes, compression = options.get("shapes", False), options.get("compression", "zstd")
         if type(shapes) is not bool:
-            raise UsageError(f"shapes={shapes!r}: expected True or False")
+            raise UsageError(f"shapes={shapes!r}", expected="True or False")
         arrow("format 'parquet'")
         table = arrow_table.table(document, options.get("rows", "auto"), seconds=False, shapes=shapes)
         rows = arrow_parquet.group_rows(table, options.get("row_group_rows"))

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Limits, LossError
+from tensorbytes.errors import USE_TB, CorruptError, Hint, Limits, LossError
 from tensorbytes.formats import Format, Options, _message, _storing
 from tensorbytes.formats._extension import Place
 from tensorbytes.formats._storing import Storing
@@ -46,9 +46,9 @@ class Protobuf(Format):
         if len(leaves) != 1 or leaves[0].path:
             names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
             raise LossError(
-                f"format 'protobuf' is one message for one tensor, not a structure of {len(leaves)} (such as {names}); "
-                "use 'delimited', which is a message for each, or 'tb'",
+                f"format 'protobuf' is one message for one tensor, not a structure of {len(leaves)} (such as {names})",
                 feature="structure",
+                hints=[Hint("format", "delimited", "for a message for each", of="save"), USE_TB],
             )
         storing = Storing.of(options)
         storing.check_names(document)

@@ -23,7 +23,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import swapped
-from tensorbytes.errors import CorruptError, Limits, LossError, UnsupportedError, UsageError
+from tensorbytes.errors import CorruptError, Hint, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, bare_value, check_document, dense
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Tensor
@@ -58,7 +58,10 @@ class Raw(Format):
             yield self._decode_fields(data, budget, lazy, options)
             return
         if "dtype" not in options:
-            raise UsageError("raw bytes tell no dtype: pass dtype= (and shape=), as raw.describe(x) gives them")
+            raise UsageError(
+                "raw bytes don't tell their dtype",
+                hints=[Hint("dtype", purpose="and the shape, if it is not one row", of="load")],
+            )
         row = dtypes.get(_name(options["dtype"]))
         if "shape" in options:
             shape = _shape(options["shape"], row, budget)
@@ -86,7 +89,7 @@ def _fields(fields: Any) -> list[tuple[str, Any, Any]]:
     try:
         return [(name, dtype, shape) for name, (dtype, shape) in fields.items()]
     except (AttributeError, TypeError, ValueError):
-        raise UsageError(f"fields={fields!r}: expected a dict of name: (dtype, shape)") from None
+        raise UsageError(f"fields={fields!r}", expected="a dict of name: (dtype, shape)") from None
 
 
 def _shape(given: Any, row: dtypes.DType, budget: Budget) -> tuple[int, ...]:
@@ -96,7 +99,10 @@ def _shape(given: Any, row: dtypes.DType, budget: Budget) -> tuple[int, ...]:
     except TypeError:
         raise UsageError(f"shape {given!r} must hold whole numbers") from None
     if any(n < 0 for n in shape):
-        raise UsageError(f"shape {shape} has a negative dimension; without shape= the elements come in one row")
+        raise UsageError(
+            f"shape {shape} has a negative dimension",
+            hints=[Hint(purpose="without a shape the elements come in one row")],
+        )
     return check_shape(shape, row.itemsize, budget, 0)
 
 
@@ -111,7 +117,7 @@ def _name(dtype: Any) -> str:
     except (TypeError, ValueError, OverflowError):
         raise UnsupportedError(f"unknown dtype {dtype!r}; known: {', '.join(dtypes.DTYPES)}") from None
     if given.byteorder == ">":
-        raise UsageError(f"dtype {dtype!r} names a byte order: pass it as byteorder='>'")
+        raise UsageError(f"dtype {dtype!r} names a byte order", hints=[Hint("byteorder", ">", "instead", of="load")])
     return dtypes.from_numpy(given).name
 
 

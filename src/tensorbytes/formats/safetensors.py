@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 from tensorbytes import dtypes, storage
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LimitError, Limits, LossError, UsageError
+from tensorbytes.errors import MORE_TENSORS, USE_TB, Hint, LimitError, Limits, LossError, UsageError
 from tensorbytes.formats import ADVISORY, Format, Options, Salvaged, _json, _packed, _parts
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._parts import Part
@@ -67,7 +67,7 @@ class SafeTensors(Format):
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         if options.get("max_shard_bytes") is not None:
-            raise UsageError("max_shard_bytes= makes several files: save to a local path")
+            raise UsageError("max_shard_bytes makes several files", hints=[Hint(purpose="save to a local path")])
         parts, meta = _parts_of(document, allow, _extended(options))
         return pieces(parts, meta)
 
@@ -102,7 +102,7 @@ class SafeTensors(Format):
                 storage.write(target, content, sync=sync)
             return
         if type(size) is not int or size < 1:
-            raise UsageError(f"max_shard_bytes={size!r}: expected a number of bytes from 1 up")
+            raise UsageError(f"max_shard_bytes={size!r}", expected="a number of bytes from 1 up")
         path = shards.check_target(target)
         parts, meta = _parts_of(document, allow, _extended(options))
         shards.write(path, [(part, _stored(part).nbytes) for part in parts], size, partial(pieces, meta=meta), sync)
@@ -118,7 +118,7 @@ class SafeTensors(Format):
 def _extended(options: Options) -> bool:
     extended = options.get("extended", False)
     if type(extended) is not bool:
-        raise UsageError(f"extended={extended!r}: expected True or False")
+        raise UsageError(f"extended={extended!r}", expected="True or False")
     return extended
 
 
@@ -140,8 +140,9 @@ def _parts_of(document: Document, allow: frozenset[str], extended: bool) -> tupl
         utf8(key), utf8(text)
     if NOTES in meta and "meta" not in allow:
         raise LossError(
-            f"the metadata key {NOTES!r} is taken in safetensors files; rename it, or pass allow={{'meta'}} to drop it",
+            f"the metadata key {NOTES!r} is taken in safetensors files",
             feature="meta",
+            hints=[Hint(purpose="rename it"), Hint("allow", {"meta"}, "to drop it")],
         )
     meta.pop(NOTES, None)
     if len(leaves) == 1 and not leaves[0].path and leaves[0].kind == "dict":
@@ -150,7 +151,11 @@ def _parts_of(document: Document, allow: frozenset[str], extended: bool) -> tupl
     if parts is None:
         parts = _parts.pack(Document(leaves), _holds, ordered=False, advisory=extended)
     if any(part.name == METADATA for part in parts):
-        raise LossError(f"safetensors can't hold a tensor named {METADATA!r}; rename it, or use 'tb'", feature="name")
+        raise LossError(
+            f"safetensors can't hold a tensor named {METADATA!r}",
+            feature="name",
+            hints=[Hint(purpose="rename it"), USE_TB],
+        )
     return parts, meta
 
 
@@ -189,9 +194,9 @@ def _refuse(leaf: Leaf) -> None:
         what = f"{feature} values" if feature != "strings" else "strings"
     where = "" if leaf.name is None else f" ({leaf.name!r})"
     raise LossError(
-        f"safetensors can't hold {what}{where}; pass extended=True to store it in a way that only tensorbytes "
-        "understands, or use 'tb'",
+        f"safetensors can't hold {what}{where}",
         feature=feature,
+        hints=[Hint("extended", True, "to store it in a way that only tensorbytes understands", of="save"), USE_TB],
     )
 
 
@@ -235,7 +240,9 @@ def pieces(parts: Sequence[Part], meta: Mapping[str, str]) -> Iterator[Buffer]:
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MAX_HEADER:
-        raise LossError(f"a header of {len(text)} bytes: safetensors ends at {MAX_HEADER}; use 'tb'", feature="size")
+        raise LossError(
+            f"a header of {len(text)} bytes: safetensors ends at {MAX_HEADER}", feature="size", hints=[USE_TB]
+        )
     return _chain(len(text).to_bytes(8, "little") + text, rows)
 
 
@@ -252,7 +259,7 @@ def _chain(head: bytes, rows: Iterable[tuple[_Stored, Part]]) -> Iterator[Buffer
 def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
     """The document that one or several files hold."""
     if sum(len(file.entries) for file in files) > budget.max_tensors:
-        raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+        raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
     meta: dict[str, str] = {}
     for file in files:
         meta = {**file.meta, **meta}

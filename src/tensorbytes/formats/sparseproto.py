@@ -20,7 +20,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes._wire import varint
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, Limits, LossError, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, USE_TB, CorruptError, Hint, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _record, _tensorproto, only_value
 from tensorbytes.formats._extension import MEANINGFUL
 from tensorbytes.formats._message import alone
@@ -49,16 +49,25 @@ class SparseProto(Format):
         value = only_value(self, document, allow | {"torch.coalesced", "tf.dense_shape"})
         if not isinstance(value, Sparse):
             kind = type(value).__name__.lower()
-            raise LossError(f"format 'sparseproto' holds sparse tensors, not {kind}; use 'tensorproto'", feature=kind)
+            raise LossError(
+                f"format 'sparseproto' holds sparse tensors, not {kind}",
+                feature=kind,
+                hints=[Hint("format", "tensorproto", of="save")],
+            )
         if value.layout != "coo" and "layout" not in allow:
             raise LossError(
-                f"format 'sparseproto' holds coordinates, not {value.layout}; pass allow={{'layout'}} to convert",
+                f"format 'sparseproto' holds coordinates, not {value.layout}",
                 feature="layout",
+                hints=[Hint("allow", {"layout"}, "to convert")],
             )
         as_rows = options.get("many", False)
         rows = many(value) if as_rows else [triple(value)]
         if not rows:
-            raise LossError("no rows: neither rank nor dtype would be stored; use many=False", feature="rows")
+            raise LossError(
+                "no rows: neither rank nor dtype would be stored",
+                feature="rows",
+                hints=[Hint("many", False, of="save")],
+            )
         shape = (len(rows), 3) if as_rows else (3,)
         strings = Strings.from_items((item for row in rows for item in row), shape, "bytes")
         return [_tensorproto.head(7, shape), _tensorproto.body(strings)[1]]
@@ -87,12 +96,16 @@ def triple(value: Sparse) -> list[bytes]:
     """The three strings of tf.io.serialize_sparse."""
     if not isinstance(value, Sparse):
         raise UsageError(
-            f"expected a tensorbytes.Sparse, got {type(value).__name__}: tb.loads(tb.dumps(x), to='tensor') makes one"
+            expected="a tensorbytes.Sparse",
+            got=type(value).__name__,
+            hints=[Hint(purpose="tb.loads(tb.dumps(x), to='tensor') makes one")],
         )
     value = value.to_coo()
     indices = np.ascontiguousarray(value.parts[0], np.int64)
     if len(value.values.shape) != 1:
-        raise LossError("TensorFlow's sparse tensors hold single values, not rows of them; use 'tb'", feature="hybrid")
+        raise LossError(
+            "TensorFlow's sparse tensors hold single values, not rows of them", feature="hybrid", hints=[USE_TB]
+        )
     shape = np.array(value.shape, np.int64)
     return [
         _message(Tensor("int64", indices.shape, indices)),
@@ -105,7 +118,7 @@ def _message(value: Tensor | Strings) -> bytes:
     """One TensorProto; strings go into tensor_content here, all lengths first, as TensorFlow does it."""
     code = _tensorproto.code_of(value)
     if code >= 1000:
-        raise LossError(f"TensorFlow has no dtype {value.dtype}; use 'tb'", feature="dtype")  # type: ignore[union-attr]
+        raise LossError(f"TensorFlow has no dtype {value.dtype}", feature="dtype", hints=[USE_TB])  # type: ignore[union-attr]
     head = _tensorproto.head(code, value.shape)
     if isinstance(value, Strings):
         content = b"".join(map(varint, np.diff(value.offsets).tolist())) + bytes(value.data)
@@ -136,7 +149,8 @@ def _check_rising(indices: Array) -> None:
         wrong = int((first[:, 0] <= 0).argmax()) + 1
         raise UnsupportedError(
             f"serialize_many_sparse wants sorted indices, none twice: entry {wrong} is {indices[wrong].tolist()} "
-            f"after {indices[wrong - 1].tolist()}; sort them (coalesce) first, or use many=False"
+            f"after {indices[wrong - 1].tolist()}",
+            hints=[Hint(purpose="sort them (coalesce) first"), Hint("many", False, of="save")],
         )
 
 
@@ -182,7 +196,7 @@ def _from_pieces(pieces: Sequence[_Piece], budget: Budget) -> Sparse:
     try:
         return Sparse("coo", tuple(shape.numpy().tolist()), (indices.numpy(),), values)
     except InvalidValueError as error:
-        raise CorruptError(str(error), at=at) from None
+        raise CorruptError(error.fault, at=at) from None
 
 
 def _from_rows(rows: Sequence[Sequence[_Piece]], budget: Budget) -> Sparse:

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 
 from tensorbytes import storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Limits, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, Limits, UnsupportedError
 from tensorbytes.formats import Format, Options, _zip
 from tensorbytes.formats._torch import archive as torch_archive
 from tensorbytes.formats._torch import write as torch_write
@@ -102,7 +102,10 @@ class TorchFile(Format):
         elif head.startswith(b"\x80"):
             yield torch_archive.legacy(data, budget, lazy, skip)
         elif head.endswith(b"ustar"):
-            raise UnsupportedError("a tar archive of torch before 0.1.12: load it with an old torch and save it again")
+            raise UnsupportedError(
+                "a tar archive of torch before 0.1.12",
+                hints=[Hint(purpose="load it with an old torch and save it again")],
+            )
         else:
             raise CorruptError("not a file of torch.save: neither a zip archive nor a pickle", at=0)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes.errors import MissingDependencyError, UnsupportedError, unknown
+from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, unknown
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 # name -> (the top-level packages its classes come from, the extra that installs it)
@@ -91,7 +91,7 @@ def to_value(x: Any) -> Value:
     try:
         converted: Value = get(name).to_value(x)
     except InvalidValueError as error:  # a framework that does not check what it is given
-        raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error}") from None
+        raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error.fault}") from None
     return converted
 
 
@@ -100,8 +100,8 @@ def _by_protocol(x: Any) -> Value:
 
     if not _has(x, "__dlpack__") and any(_has(x, name) for name in _MORE_THAN_AN_ARRAY):
         raise UnsupportedError(
-            f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not: "
-            "pass np.asarray(x) to store the array alone"
+            f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not",
+            hints=[Hint(purpose="pass np.asarray(x) to store the array alone")],
         )
     try:
         array = np.from_dlpack(x) if _has(x, "__dlpack__") else np.asarray(x)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.errors import Hint, LossError, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
 from tensorbytes.tensor import Tensor, Value, with_meta
@@ -16,13 +16,17 @@ from tensorbytes.tensor import Tensor, Value, with_meta
 
 def to_value(x: Any) -> Value:
     if isinstance(x, jax.core.Tracer):
-        raise UnsupportedError("a traced value has no data yet: call this outside jit, grad and vmap")
+        raise UnsupportedError(
+            "a traced value has no data yet", hints=[Hint(purpose="call this outside jit, grad and vmap")]
+        )
     if not isinstance(x, jax.Array):
         raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is not a jax.Array")
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
-        raise UnsupportedError("a PRNG key array is opaque: pass jax.random.key_data(x)")
+        raise UnsupportedError("a PRNG key array is opaque", hints=[Hint(purpose="pass jax.random.key_data(x)")])
     if not x.is_fully_addressable:
-        raise UnsupportedError("the array spans other processes: pass multihost_utils.process_allgather(x)")
+        raise UnsupportedError(
+            "the array spans other processes", hints=[Hint(purpose="pass multihost_utils.process_allgather(x)")]
+        )
     if x.is_deleted():
         raise UnsupportedError("the array was deleted, or donated to a computation: it has no data any more")
     meta = {"framework": "jax"}
@@ -36,7 +40,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
     if not isinstance(value, Tensor):
         return numpy_adapter.from_value(value)  # JAX has neither strings nor these structures
     if dtypes.get(value.dtype).numpy is None or value.dtype.endswith(("time64", "delta64")):
-        raise UnsupportedError(f"JAX has no dtype for {value.dtype}; to='tensor' may serve")
+        raise UnsupportedError(f"JAX has no dtype for {value.dtype}", hints=[Hint("to", "tensor", of="load")])
     array = value.numpy()
     if array.flags.writeable:
         array = array.copy()  # JAX may use the memory as it is, and counts on its never changing
@@ -49,9 +53,12 @@ def from_value(value: Value, device: str | None = None) -> Any:
         raise UnsupportedError(f"JAX has no dtype for {value.dtype}: {error}") from None
     if made.dtype != array.dtype:
         raise LossError(
-            f"JAX would turn {array.dtype} into {made.dtype}, as 64-bit types are switched off: "
-            "call jax.config.update('jax_enable_x64', True), or leave the tensor out with names=",
+            f"JAX would turn {array.dtype} into {made.dtype}, as 64-bit types are switched off",
             feature="dtype",
+            hints=[
+                Hint(purpose="call jax.config.update('jax_enable_x64', True)"),
+                Hint("names", purpose="to leave the tensor out", of="load"),
+            ],
         )
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import LIMITS, LimitError, UnsupportedError
+from tensorbytes.errors import LIMITS, Hint, LimitError, UnsupportedError
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
 
 # The dtypes that metadata may ask for: they carry a width or a unit that the value itself does not.
@@ -27,13 +27,16 @@ def to_value(x: Any) -> Value:
         x = np.asarray(x)
     if isinstance(x, np.ma.MaskedArray):
         raise UnsupportedError(
-            f"{type(x).__qualname__} carries more than its array, a mask, which np.asarray(x) would drop: "
-            "pass x.filled(value), or {'data': x.data, 'mask': np.ma.getmaskarray(x)} to keep both"
+            f"{type(x).__qualname__} carries more than its array, a mask, which np.asarray(x) would drop",
+            hints=[
+                Hint(purpose="pass x.filled(value)"),
+                Hint(purpose="{'data': x.data, 'mask': np.ma.getmaskarray(x)} to keep both"),
+            ],
         )
     if type(x) not in (np.ndarray, np.memmap):
         raise UnsupportedError(
-            f"{type(x).__qualname__} carries more than its array (a unit, other rules of arithmetic): "
-            "pass np.asarray(x) to store the array alone"
+            f"{type(x).__qualname__} carries more than its array (a unit, other rules of arithmetic)",
+            hints=[Hint(purpose="pass np.asarray(x) to store the array alone")],
         )
     if x.dtype.kind in "OTUS":
         return _strings(x)
@@ -70,7 +73,7 @@ def _flat_bytes(x: Array) -> Array:
 def check_bool(name: str, flat: Array) -> None:
     """Bytes other than 0 and 1 are no booleans, and not every reader treats them alike."""
     if name == "bool" and flat.size and flat.max() > 1:
-        raise UnsupportedError("a bool tensor holds a byte other than 0 and 1; pass (x != 0)")
+        raise UnsupportedError("a bool tensor holds a byte other than 0 and 1", hints=[Hint(purpose="pass (x != 0)")])
 
 
 def _strings(x: Array) -> Strings:

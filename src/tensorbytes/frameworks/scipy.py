@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tensorbytes.errors import UnsupportedError
+from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.tensor import Array, Sparse, Strings, Tensor, Value
 
@@ -54,7 +54,9 @@ def from_value(value: Value, device: str | None = None) -> Any:
     if not isinstance(value, Sparse):
         return numpy_adapter.from_value(value, device)
     if isinstance(value.values, Strings):
-        raise UnsupportedError("SciPy has no sparse strings: use to='numpy' or 'tensorflow'")
+        raise UnsupportedError(
+            "SciPy has no sparse strings", hints=[Hint("to", choices=("numpy", "tensorflow"), of="load")]
+        )
     wanted, _, kind = value.meta.get("type", "").partition("_")
     if wanted not in _FORMATS or kind not in ("array", "matrix"):
         wanted, kind = (value.layout if value.layout in _FORMATS else "coo"), "array"
@@ -62,7 +64,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
         value = value.to_coo()
     values = numpy_adapter.from_value(value.values)
     if values.ndim != {"bsr": 3, "dia": 2}.get(value.layout, 1):
-        raise UnsupportedError("SciPy holds single values, not rows of them: use to='torch'")
+        raise UnsupportedError("SciPy holds single values, not rows of them", hints=[Hint("to", "torch", of="load")])
     try:
         made = _make(value, values, wanted, kind)
     except (ValueError, TypeError) as error:
@@ -106,7 +108,9 @@ def _dok(made: Any, coords: Array, values: Array) -> Any:
     for point, item in zip(coords.tolist(), values, strict=True):
         key = point[0] if len(point) == 1 else tuple(point)
         if made.setdefault(key, item) is not item:
-            raise UnsupportedError("a dok array holds one value for each place, but some have several: use coo")
+            raise UnsupportedError(
+                "a dok array holds one value for each place, but some have several", hints=[Hint(purpose="use coo")]
+            )
     return made
 
 

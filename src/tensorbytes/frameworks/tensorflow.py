@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tensorbytes import dtypes
-from tensorbytes.errors import UnsupportedError
+from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
@@ -39,7 +39,9 @@ def to_value(x: Any) -> Value:
     if not isinstance(x, tf.Tensor):
         raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is not a TensorFlow tensor")
     if not hasattr(x, "numpy"):
-        raise UnsupportedError(f"a symbolic tensor ({x.name}) has no value yet: call this outside tf.function")
+        raise UnsupportedError(
+            f"a symbolic tensor ({x.name}) has no value yet", hints=[Hint(purpose="call this outside tf.function")]
+        )
     if not x.device.endswith("CPU:0"):
         meta["device"] = x.device
     return with_meta(_dense(x), meta=meta)
@@ -139,10 +141,15 @@ def _tensor(value: Tensor | Strings) -> Any:
         return tf.reshape(tf.constant(items, tf.string, shape=(len(items),)), value.shape)
     row = dtypes.get(value.dtype)
     if not row.in_tensorflow:
-        raise UnsupportedError(f"TensorFlow has no dtype for {value.dtype}; to='numpy' or to='tensor' may serve")
+        raise UnsupportedError(
+            f"TensorFlow has no dtype for {value.dtype}", hints=[Hint("to", choices=("numpy", "tensor"), of="load")]
+        )
     if row.name in _QUANTIZED:
         if "torch.scale" in value.meta:
-            raise UnsupportedError(f"TensorFlow's {row.name} has no scale and zero point: use to='torch' or 'tensor'")
+            raise UnsupportedError(
+                f"TensorFlow's {row.name} has no scale and zero point",
+                hints=[Hint("to", choices=("torch", "tensor"), of="load")],
+            )
         integers = _QUANTIZED[row.name]
         array = np.ndarray(value.shape, integers.as_numpy_dtype, value.data)
         return tf.bitcast(tf.constant(array), row.name)
@@ -151,7 +158,9 @@ def _tensor(value: Tensor | Strings) -> Any:
 
 def _ragged(value: Ragged) -> Any:
     if value.shapes is not None:
-        raise UnsupportedError("rows of differing shapes have no RaggedTensor: use to='numpy' or 'torch'")
+        raise UnsupportedError(
+            "rows of differing shapes have no RaggedTensor", hints=[Hint("to", choices=("numpy", "torch"), of="load")]
+        )
     lengths = value.meta.get(_UNIFORM, ",".join("-" * len(value.splits))).split(",")
     if len(lengths) != len(value.splits):
         raise UnsupportedError(f"metadata {_UNIFORM} names {len(lengths)} levels, the value has {len(value.splits)}")
@@ -182,5 +191,7 @@ def _sparse(value: Sparse) -> Any:
         dense_shape = None if kind == "none" else tf.constant(value.shape, tf.int32 if kind == "int32" else tf.int64)
         return tf.IndexedSlices(_tensor(value.values), tf.constant(indices[:, 0]), dense_shape)
     if len(value.values.shape) != 1:
-        raise UnsupportedError("a SparseTensor holds single values, not rows of them: use to='torch'")
+        raise UnsupportedError(
+            "a SparseTensor holds single values, not rows of them", hints=[Hint("to", "torch", of="load")]
+        )
     return tf.SparseTensor(tf.constant(indices, tf.int64), _tensor(value.values), tf.constant(value.shape, tf.int64))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tensorbytes import dtypes
-from tensorbytes.errors import UnsupportedError
+from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
@@ -46,10 +46,12 @@ def to_value(x: Any) -> Value:
         if type(x) in _PLAIN:
             return with_meta(_by_layout(x.detach()), meta=_describe(x))
     if isinstance(x, torch.nn.Module):
-        raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is a module: save model.state_dict()")
+        raise UnsupportedError(
+            f"{type(x).__module__}.{type(x).__qualname__} is a module", hints=[Hint(purpose="save model.state_dict()")]
+        )
     raise UnsupportedError(
-        f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor: "
-        "pass x.as_subclass(torch.Tensor), or the tensors inside it"
+        f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor",
+        hints=[Hint(purpose="pass x.as_subclass(torch.Tensor), or the tensors inside it")],
     )
 
 
@@ -85,14 +87,16 @@ def _by_layout(x: torch.Tensor) -> Value:
         layout, outer, inner = _COMPRESSED[x.layout]
         parts = (getattr(x, outer)().cpu().numpy(), getattr(x, inner)().cpu().numpy())
         return Sparse(layout, tuple(x.shape), parts, _dense(x.values().detach()))
-    raise UnsupportedError(f"the layout {x.layout} has no portable form: pass x.to_dense()")
+    raise UnsupportedError(f"the layout {x.layout} has no portable form", hints=[Hint(purpose="pass x.to_dense()")])
 
 
 def _dense(x: torch.Tensor) -> Tensor:
     name = str(x.dtype).removeprefix("torch.")
     row = dtypes.BY_TORCH.get(name)
     if row is None:
-        raise UnsupportedError(f"the dtype torch.{name} has no portable form: pass x.view(torch.uint8)")
+        raise UnsupportedError(
+            f"the dtype torch.{name} has no portable form", hints=[Hint(purpose="pass x.view(torch.uint8)")]
+        )
     meta: dict[str, str] = {}
     if x.is_quantized:
         meta, x = _quantization(x), x.int_repr()
@@ -147,18 +151,25 @@ def _flip_signs(flat: Array, width: int, which: list[bool]) -> Array:
 def _refuse_pairs(x: torch.Tensor) -> None:
     """Of sparse and nested tensors: their indices count elements, and an element is two values here."""
     if str(x.dtype).endswith(_PAIRS):
-        raise UnsupportedError(f"sparse and nested tensors of {_PAIRS} have no portable form: pass x.view(torch.uint8)")
+        raise UnsupportedError(
+            f"sparse and nested tensors of {_PAIRS} have no portable form",
+            hints=[Hint(purpose="pass x.view(torch.uint8)")],
+        )
 
 
 def _nested(x: torch.Tensor) -> Ragged:
     _refuse_pairs(x)
     if x.layout == torch.jagged:
         if x._lengths is not None or x._ragged_idx != 1:
-            raise UnsupportedError("a jagged tensor with holes or transposed: pass x.contiguous()")
+            raise UnsupportedError(
+                "a jagged tensor with holes or transposed", hints=[Hint(purpose="pass x.contiguous()")]
+            )
         return Ragged(_dense(x.values().detach()), (x.offsets().cpu().numpy(),), meta={"torch.layout": "jagged"})
     rows = [_dense(row) for row in x.detach().unbind()]
     if not rows:
-        raise UnsupportedError("a nested tensor without rows does not tell its dtype's shape: store None instead")
+        raise UnsupportedError(
+            "a nested tensor without rows does not tell its dtype's shape", hints=[Hint(purpose="store None instead")]
+        )
     sizes = np.array([row.shape for row in rows], np.int64).reshape(len(rows), len(rows[0].shape))
     splits = np.concatenate(([0], np.cumsum(sizes.prod(axis=1)))).astype(np.int64)
     values = Tensor(rows[0].dtype, (int(splits[-1]),), b"".join(row.data for row in rows))
@@ -175,7 +186,9 @@ def _quantization(x: torch.Tensor) -> dict[str, str]:
             "torch.zero_point": json.dumps(x.q_per_channel_zero_points().tolist()),
             "torch.axis": repr(x.q_per_channel_axis()),
         }
-    raise UnsupportedError(f"the quantization scheme {scheme} has no portable form: pass x.dequantize()")
+    raise UnsupportedError(
+        f"the quantization scheme {scheme} has no portable form", hints=[Hint(purpose="pass x.dequantize()")]
+    )
 
 
 def from_value(value: Value, device: str | None = None) -> Any:
@@ -202,7 +215,9 @@ def from_value(value: Value, device: str | None = None) -> Any:
 def _tensor(value: Tensor) -> torch.Tensor:
     row = dtypes.get(value.dtype)
     if row.torch is None or not hasattr(torch, row.torch):
-        raise UnsupportedError(f"torch has no dtype for {value.dtype}; to='numpy' or to='tensor' may serve")
+        raise UnsupportedError(
+            f"torch has no dtype for {value.dtype}", hints=[Hint("to", choices=("numpy", "tensor"), of="load")]
+        )
     shape = value.shape
     flat: Array = np.frombuffer(value.data, np.uint8)
     if row.torch == _PAIRS:
@@ -247,7 +262,9 @@ def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.
 
 def _structure(value: Ragged | Sparse) -> torch.Tensor:
     if isinstance(value.values, Tensor) and dtypes.get(value.values.dtype).torch == _PAIRS:
-        raise UnsupportedError(f"torch's {_PAIRS} has no sparse or nested form of single values: use to='tensor'")
+        raise UnsupportedError(
+            f"torch's {_PAIRS} has no sparse or nested form of single values", hints=[Hint("to", "tensor", of="load")]
+        )
     try:
         return _ragged(value) if isinstance(value, Ragged) else _sparse(value)
     except RuntimeError as error:  # indices that torch wants sorted and distinct, a dtype without a kernel
@@ -256,7 +273,7 @@ def _structure(value: Ragged | Sparse) -> torch.Tensor:
 
 def _ragged(value: Ragged) -> torch.Tensor:
     if isinstance(value.values, Strings):
-        raise UnsupportedError("torch has no strings, so no ragged ones either: use to='numpy'")
+        raise UnsupportedError("torch has no strings, so no ragged ones either", hints=[Hint("to", "numpy", of="load")])
     values = _tensor(value.values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # nested tensors announce themselves as a prototype
@@ -268,13 +285,18 @@ def _ragged(value: Ragged) -> torch.Tensor:
             ]  # fmt: skip
             return torch.nested.nested_tensor(rows)
         if len(value.splits) > 1:
-            raise UnsupportedError("torch's nested tensors have one ragged axis: use to='numpy' or 'tensorflow'")
+            raise UnsupportedError(
+                "torch's nested tensors have one ragged axis",
+                hints=[Hint("to", choices=("numpy", "tensorflow"), of="load")],
+            )
         return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(value.splits[0].copy()))
 
 
 def _sparse(value: Sparse) -> torch.Tensor:
     if isinstance(value.values, Strings):
-        raise UnsupportedError("torch has no strings, so no sparse ones either: use to='tensorflow'")
+        raise UnsupportedError(
+            "torch has no strings, so no sparse ones either", hints=[Hint("to", "tensorflow", of="load")]
+        )
     if value.layout == "dia":
         value = value.to_coo()
     assert isinstance(value.values, Tensor)

@@ -64,7 +64,7 @@ class Hold:
             waited = time.monotonic() - started
             who = _who(self._name)
             if (who and waited > _SURE_SECONDS) or waited > _MOMENT_SECONDS:
-                raise InUseError(f"{self.path} is being written by {who or 'another writer'}")
+                raise InUseError(f"it is being written by {who or 'another writer'}", path=self.path)
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
         if verb and self._file is not None and self._file.writable():
@@ -242,6 +242,6 @@ def check_unlocked(path: str) -> None:
         with open(path, "rb", buffering=0) as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)  # which others who ask may have too
     except BlockingIOError:
-        raise InUseError(f"{path} is being written by another process or writer") from None
+        raise InUseError("it is being written by another process or writer", path=path) from None
     except OSError:  # no locks here, or not readable for us: the system decides whether it can be replaced
         pass

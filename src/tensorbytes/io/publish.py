@@ -18,7 +18,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Hint, UsageError
 from tensorbytes.io import hidden
 from tensorbytes.io.holding import Hold, check_free, check_unlocked, unlock
 
@@ -241,7 +241,11 @@ def followed(path: str) -> str:
 def check_name(path: str) -> None:
     """Refuse to write what the next writer of another name would take for its own, or for a dead one's, and remove."""
     if hidden.is_hidden(os.path.basename(path)) and path not in _ours:
-        raise UsageError(f"{path}: names with {hidden.MARK!r} are those of files that are not whole yet: take another")
+        raise UsageError(
+            f"names with {hidden.MARK!r} are those of files that are not whole yet",
+            path=path,
+            hints=[Hint(purpose="take another")],
+        )
 
 
 def _check_link(path: str, folder: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.errors import Hint, UnsupportedError, UsageError
 from tensorbytes.notebook import Displayed
 from tensorbytes.quantization import affine, casts, passes
 from tensorbytes.quantization.blocks import TILE, Section, Tile, scales_of_rows, sections, spread
@@ -114,7 +114,9 @@ def _quantize(value: Tensor, spec: Quantize) -> Quantized:
     if original not in ORIGINALS:
         raise UnsupportedError(f"{original} can't be quantized: it is for {', '.join(ORIGINALS)}")
     if spec.dtype is not None and not saves(spec.dtype, original):
-        raise UnsupportedError(f"{original} stored as {spec.dtype} saves nothing; choose a narrower type")
+        raise UnsupportedError(
+            f"{original} stored as {spec.dtype} saves nothing", hints=[Hint(purpose="choose a narrower type")]
+        )
     plan = _plan(value.shape, spec)
     flat = value.numpy().reshape(-1)
     source = Source(flat, original, plan.parts, plan.scales)
@@ -122,8 +124,12 @@ def _quantize(value: Tensor, spec: Quantize) -> Quantized:
     parameters = found.parameters(original, plan.axis, plan.group)
     if spec.max_error is not None and parameters.max_error > spec.max_error:
         raise UnsupportedError(
-            f"{parameters.describe()}, over the bound of {spec.max_error:g}; take a wider type, scales for "
-            "smaller parts (group=, axis=), or no dtype, for the smallest encoding within the bound"
+            f"{parameters.describe()}, over the bound of {spec.max_error:g}",
+            hints=[
+                Hint(purpose="take a wider type"),
+                Hint(purpose="scales for smaller parts (group=, axis=)"),
+                Hint(purpose="no dtype, for the smallest encoding within the bound"),
+            ],
         )
     data = Tensor(parameters.stored, value.shape, found.encoded.raw.view(np.uint8), value.name, value.meta)
     after = -(-flat.size * found.bits // 8) + parameters.nbytes
@@ -248,4 +254,4 @@ def _named(name: str | None, work: Callable[[], T]) -> T:
     except (UnsupportedError, UsageError) as error:
         if name is None:
             raise
-        raise type(error)(f"tensor {name!r}: {error}") from None
+        raise error.within(f"tensor {name!r}", tensor=name) from None

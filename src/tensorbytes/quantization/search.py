@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tensorbytes import dtypes
-from tensorbytes.errors import UnsupportedError
+from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.quantization import affine, passes
 from tensorbytes.quantization.blocks import Section
 from tensorbytes.quantization.parameters import Quantization, arithmetic, at_most
@@ -133,5 +133,8 @@ def _none(
         best = min(best, (error, candidate.label)) if best else (error, candidate.label)
     what = f"no encoding smaller than {source.original} keeps the error within {bound:g}"
     if best is not None:
-        return UnsupportedError(f"{what}; the best is {best[1]}, with {at_most(best[0])}: raise the bound, or leave it")
-    return UnsupportedError(f"{what}" + (f": {refused}" if refused else ""))
+        return UnsupportedError(
+            f"{what}; the best is {best[1]}, with {at_most(best[0])}",
+            hints=[Hint(purpose="raise the bound, or leave it")],
+        )
+    return UnsupportedError(what + (f": {refused.fault}" if refused else ""))

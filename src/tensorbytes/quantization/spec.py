@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import UsageError, unknown
+from tensorbytes.errors import Hint, UsageError, unknown
 from tensorbytes.quantization.parameters import CASTS, INTEGERS, MOST_ZERO
 
 _EXPECTED = "a dtype ('int8', 'bfloat16'), a number (the largest error allowed), a dict of options, or a Quantize"
@@ -42,7 +42,10 @@ class Quantize:
 
     def __post_init__(self) -> None:
         if self.dtype is None and self.max_error is None:
-            raise UsageError("to quantize, say a dtype or a max_error: Quantize('int8'), Quantize(max_error=1e-3)")
+            raise UsageError(
+                "say a dtype or a max_error to quantize",
+                hints=[Hint(purpose="Quantize('int8')"), Hint(purpose="Quantize(max_error=1e-3)")],
+            )
         if self.dtype is not None and self.dtype not in (*CASTS, *INTEGERS):
             raise unknown("dtype to quantize to", self.dtype, (*CASTS, *INTEGERS))
         for name in ("axis", "group", "zero"):
@@ -95,7 +98,7 @@ class Quantize:
             return cls(**spec)
         if isinstance(spec, Real) and not isinstance(spec, bool):
             return cls(max_error=float(spec))
-        raise UsageError(f"expected {_EXPECTED}; got {type(spec).__name__} {str(spec)[:60]!r}")
+        raise UsageError(expected=_EXPECTED, got=f"{type(spec).__name__} {str(spec)[:60]!r}")
 
     @property
     def is_symmetric(self) -> bool:

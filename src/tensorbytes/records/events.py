@@ -20,13 +20,13 @@ import numpy as np
 
 from tensorbytes import frameworks, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, LimitError, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import _record
 from tensorbytes.io.hidden import is_hidden
 from tensorbytes.records import summaries
 from tensorbytes.records.files import salvage
 from tensorbytes.records.files.compression import open_source
-from tensorbytes.records.files.framing import ADVICE, Block
+from tensorbytes.records.files.framing import AROUND_DAMAGE, Block
 from tensorbytes.records.files.paths import expand, files_alone
 from tensorbytes.records.files.salvage import Damage
 from tensorbytes.records.read.reader import DamageWarning
@@ -168,10 +168,10 @@ class _Decoder:
             tensor = _record.decode(own, 0, len(own), Budget(self._limits, len(own))).leaf.whole
             return summaries.shown_as(tensor, about) or ("tensor", frameworks.from_value(tensor, self._to))
         except CorruptError as error:
-            raise CorruptError(error.what, at=start + (error.at if len(value.spans) == 1 else 0)) from None
+            raise error.replaced(at=start + (error.at if len(value.spans) == 1 else 0)) from None
         except (LimitError, UnsupportedError) as error:
-            where = f"{block.path}: the tensor of tag {value.tag!r} at byte {block.base + start}"
-            raise type(error)(f"{where}: {error}") from None
+            what = f"the tensor of tag {value.tag!r}: {error.what}"
+            raise error.replaced(what=what, path=block.path, at=block.base + start, tensor=value.tag) from None
 
 
 # ---- files ------------------------------------------------------------------
@@ -227,7 +227,11 @@ def read_scalars(
                     found[tag] = _Series(run, array("q"), array("d"), [])
                 series = found[tag]
                 if series.run != run:
-                    raise UsageError(f"tag {tag!r} is in two runs, {series.run!r} and {run!r}: read each by itself")
+                    raise UsageError(
+                        f"tag {tag!r} is in two runs, {series.run!r} and {run!r}",
+                        tensor=tag,
+                        hints=[Hint(purpose="read each by itself")],
+                    )
                 series.steps.append(message.step)
                 series.wall_times.append(message.wall_time)
                 series.values.append(value)
@@ -256,13 +260,17 @@ def _column(tag: str, values: list[Any]) -> Array:
         if all(int(value) == int(kept) for value, kept in zip(values, column, strict=True) if value.dtype.kind in "iu"):
             return column
     names = ", ".join(sorted(map(str, kinds)))
-    raise UnsupportedError(f"tag {tag!r} has scalars of {names}, which no one dtype can hold; use read_events")
+    raise UnsupportedError(
+        f"tag {tag!r} has scalars of {names}, which no one dtype can hold",
+        tensor=tag,
+        hints=[Hint(operation="read_events", arguments=("paths",), purpose="reads each by itself")],
+    )
 
 
 def _check_choice(on_corrupt: str) -> bool:
     """Whether to skip damage."""
     if on_corrupt not in ("raise", "skip"):
-        raise UsageError(f"on_corrupt={on_corrupt!r}: expected 'raise' or 'skip'")
+        raise UsageError(f"on_corrupt={on_corrupt!r}", expected="'raise' or 'skip'")
     return on_corrupt == "skip"
 
 
@@ -280,10 +288,9 @@ def _records(
                     message = EventFields(block.data, start, start + size, budget)
                     parts = decoder.parts(block, message, budget)
                 except CorruptError as error:
-                    error = CorruptError(
-                        f"record {block.first + index} is no sound event: {error.what}",
-                        at=block.base + error.at,
-                        path=path,
+                    number = block.first + index
+                    error = error.shifted(block.base, path).replaced(
+                        what=f"record {number} is not a sound event: {error.what}", record=number
                     )
                     if not skip:
                         raise error from None
@@ -316,13 +323,15 @@ def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Blo
 
 def _fault(damage: Damage) -> CorruptError:
     if damage.kind in _CUT:
-        advice = "; if its writer is still at work, live=True reads what is whole"
+        hints: tuple[Hint, ...] = (
+            Hint("live", True, "to read what is whole, if its writer is still at work", of="read_events"),
+        )
     elif damage.kind == "header" and damage.start == 0 and not damage.recovered:
-        advice = "; is this an event file?"
+        hints = (Hint(purpose="is this an event file?"),)
     else:
-        advice = ADVICE
+        hints = AROUND_DAMAGE
     what = str(damage).removeprefix(f"{damage.path}: ")
-    return CorruptError(what + advice, at=damage.start, path=damage.path)
+    return CorruptError(what, at=damage.start, path=damage.path, hints=hints)
 
 
 def _targets(paths: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorbytes import api, frameworks
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import CorruptError, Hint, UsageError
 from tensorbytes.savedmodel._common import DEFAULT, FILE, tensorflow
 
 
@@ -175,7 +175,11 @@ class Model(_Callable):
         )
         if chosen is None:
             known = ", ".join(self.signatures) or "none"
-            raise UsageError(f"{self.path} can't be called itself; call one of its signatures: {known}")
+            raise UsageError(
+                "it can't be called itself",
+                path=str(self.path),
+                hints=[Hint(purpose=f"call one of its signatures: {known}")],
+            )
         return chosen(*args, **kwargs)
 
     def __repr__(self) -> str:

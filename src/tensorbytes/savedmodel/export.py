@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorbytes import frameworks
-from tensorbytes.errors import TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.errors import Hint, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.io import publish
 from tensorbytes.io.holding import Hold
 from tensorbytes.savedmodel._common import DEFAULT, FILE, tensorflow
@@ -75,7 +75,11 @@ def _check_place(folder: str) -> None:
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise UsageError(f"{folder} is a file; a SavedModel is a folder")
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.isfile(os.path.join(folder, FILE)):
-        raise UsageError(f"{folder} holds something else than a SavedModel: choose another folder, or remove it")
+        raise UsageError(
+            "it holds something else than a SavedModel",
+            path=str(folder),
+            hints=[Hint(purpose="choose another folder, or remove it")],
+        )
 
 
 @contextlib.contextmanager
@@ -87,8 +91,13 @@ def _tracing(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # tracing runs the caller's code: anything may come
         raise UnsupportedError(
-            f"{what} failed: {type(error).__name__}: {error}\n"
-            "(a SavedModel holds what TensorFlow's operations do: use tf, not NumPy or PyTorch, inside the function)"
+            f"{what} failed: {type(error).__name__}: {error}",
+            hints=[
+                Hint(
+                    purpose="a SavedModel holds what TensorFlow's operations do: use tf, not NumPy or PyTorch, "
+                    "inside the function"
+                )
+            ],
         ) from error
 
 
@@ -148,8 +157,9 @@ def _as_function(tf: Any, model: Any) -> Any:
         return model
     if not callable(model):
         raise UsageError(
-            f"expected a function, a tf.function, a tf.Module with __call__ or a Keras model, "
-            f"got {type(model).__qualname__}; tensors and structures of them go to save(x, path)"
+            expected="a function, a tf.function, a tf.Module with __call__ or a Keras model",
+            got=type(model).__qualname__,
+            hints=[Hint(operation="save", arguments=("x", "path"), purpose="takes tensors and structures of them")],
         )
     if _is_keras(model):
         return tf.function(lambda *args: model(*args, training=False))
@@ -193,7 +203,7 @@ def _spec(tf: Any, x: Any, batch: bool) -> Any:
     shape = list(x.shape)
     if batch:
         if not shape:
-            raise UsageError("batch=True, but an example is a scalar: pass a tf.TensorSpec")
+            raise UsageError("batch=True, but an example is a scalar", hints=[Hint(purpose="pass a tf.TensorSpec")])
         shape[0] = None
     return tf.TensorSpec(shape, x.dtype)
 

@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 
 from tensorbytes import storage
 from tensorbytes._wire import BAD_LENGTH, CUT_PAYLOAD, crc32c, mask, resync
-from tensorbytes.errors import CorruptError, TornTailWarning
+from tensorbytes.errors import CorruptError, Hint, TornTailWarning
 from tensorbytes.io import hidden, publish
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 
 _READ_BYTES = 1 << 20
-ADVICE = "the file is damaged, not just cut: repair it first"
+# More is wrong with a file than its end: nothing is cut off it.
+NOT_JUST_CUT = Hint(
+    operation="repair", arguments=("src", "dst"), purpose="must come first: it is damaged, not just cut"
+)
 
 
 class End(NamedTuple):
@@ -51,33 +54,40 @@ def find(file: Any, path: str, objects: Objects | None = None) -> End:
         _check_torn(file, path, walk, size)
     elif not _is_sound(file, *last):
         if _read(file, size - FOOTER_BYTES, FOOTER_BYTES).strip(b"\0"):
-            raise CorruptError(f"the checksum of the last record's data differs; {ADVICE}", at=last[0], path=path)
+            raise CorruptError(
+                "the checksum of the last record's data differs", at=last[0], path=path, hints=[NOT_JUST_CUT]
+            )
         end = End(last[0] - HEADER_BYTES, walk.count - 1)
         _check_nothing_sound(file, path, last[0], size, "the last record was not written to its end")
     if objects is not None:
         try:
             end = objects(spans[: end.records])
         except CorruptError as error:
-            raise CorruptError(f"{error.what}; {ADVICE}", at=error.at, path=path) from None
+            raise error.replaced(path=path, hints=(NOT_JUST_CUT,)) from None
     if end.at < size:
         _check_all(file, path, end.at)
     return end
 
 
 def _check_torn(file: Any, path: str, walk: Walk, size: int) -> None:
-    """Raise unless what is behind the last whole record can only be a write that was not finished."""
+    """Raise unless what follows the last whole record can only be a write that was not finished."""
     if walk.status == CUT_PAYLOAD:
         _check_nothing_sound(file, path, walk.at + 1, size, "a record claims more bytes than the file has")
         return
     written = _unpadded(file, walk.at, size) - walk.at
     if not walk.count and not written:
         raise CorruptError(
-            "nothing but zeros, which don't tell whose they are: remove it, or repair it first", at=0, path=path
+            "nothing but zeros, which don't tell whose they are",
+            at=0,
+            path=path,
+            hints=[Hint(purpose="remove it"), NOT_JUST_CUT],
         )
     if not walk.count:
-        raise CorruptError(f"not a file of records, or its first header is damaged; {ADVICE}", at=0, path=path)
+        raise CorruptError(
+            "not a file of records, or its first header is damaged", at=0, path=path, hints=[NOT_JUST_CUT]
+        )
     if walk.status == BAD_LENGTH and written >= HEADER_BYTES:  # else it is cut, or the rest of it was never written
-        raise CorruptError(f"the checksum of a record's length differs; {ADVICE}", at=walk.at, path=path)
+        raise CorruptError("the checksum of a record's length differs", at=walk.at, path=path, hints=[NOT_JUST_CUT])
 
 
 def _check_all(file: Any, path: str, end: int) -> None:
@@ -86,9 +96,11 @@ def _check_all(file: Any, path: str, end: int) -> None:
     for places in walk:
         start, length = places[-1].tolist()
         if length > _READ_BYTES - FRAME_BYTES and not _is_sound(file, start, length):
-            raise CorruptError(f"the checksum of a record's data differs; {ADVICE}", at=start - HEADER_BYTES, path=path)
+            raise CorruptError(
+                "the checksum of a record's data differs", at=start - HEADER_BYTES, path=path, hints=[NOT_JUST_CUT]
+            )
     if walk.status:
-        raise CorruptError(f"the checksum of a record's data differs; {ADVICE}", at=walk.at, path=path)
+        raise CorruptError("the checksum of a record's data differs", at=walk.at, path=path, hints=[NOT_JUST_CUT])
 
 
 def _check_nothing_sound(file: Any, path: str, at: int, size: int, what: str) -> None:
@@ -99,7 +111,9 @@ def _check_nothing_sound(file: Any, path: str, at: int, size: int, what: str) ->
         while (inside := resync(data, inside, len(data))) + HEADER_BYTES <= len(data):
             here = at + inside
             if int.from_bytes(data[inside : inside + 8], "little") <= size - here - FRAME_BYTES:
-                raise CorruptError(f"{what}, and others follow it at byte {here}; {ADVICE}", at=start, path=path)
+                raise CorruptError(
+                    f"{what}, and others follow it at byte {here}", at=start, path=path, hints=[NOT_JUST_CUT]
+                )
             inside += 1
         at += len(data) - HEADER_BYTES + 1
 

@@ -89,6 +89,8 @@ def _error(values: Array, back: Array, wanted: str, name: str | None) -> float:
         lost, back, values = finite & ~np.isfinite(back), back[finite], values[finite]
     if lost.any():
         raise LossError(
-            f"tensor {name!r}: {wanted} can't hold numbers as large as {np.abs(values).max()}", feature="cast"
+            f"tensor {name!r}: {wanted} can't hold numbers as large as {np.abs(values).max()}",
+            feature="cast",
+            tensor=name,
         )
     return float(np.abs(back - values).max(initial=0.0))

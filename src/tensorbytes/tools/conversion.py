@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import LIMITS, Limits, LossError, UsageError
+from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options, _storing
 from tensorbytes.reader import naming
 from tensorbytes.records.files.detection import by_suffix
@@ -94,12 +94,12 @@ def convert(
     source = open_source(src, src_format, limits=limits, options=read_options)
     wanted = format or _format_of(dst)
     if wanted != TFRECORD and not formats.get(wanted).writes:
-        raise UsageError(f"format {wanted!r} is read here, not written")
+        raise UsageError(f"format {wanted!r} is read-only")
     job = _Job(source, dst, wanted, Selection(names, rename), Casting(cast), _allowed(allow), sync, options)
     if shards != 1 and wanted != TFRECORD:
-        raise UsageError(f"shards={shards} goes with TFRecord files; format {wanted!r} has none")
+        raise UsageError(f"{shards} shards: only TFRecord files are written in shards, and this is {wanted!r}")
     if verify and (wanted == "raw" or not storage.is_path(dst)):
-        raise UsageError("verify=True reads the target again: that takes a path, and a format other than 'raw'")
+        raise UsageError("verifying reads the target again: that takes a path, and a format other than 'raw'")
     report = job.run(stack, unstack, shards, progress)
     if options.get("quantize") is not None and storage.is_path(dst):
         report.losses += _quantized(report.files, wanted, limits)
@@ -129,6 +129,10 @@ def _allowed(allow: Iterable[str] | str) -> frozenset[str]:
     return frozenset([allow] if isinstance(allow, str) else allow)
 
 
+# A file for each tensor.
+INTO_EACH = Hint(purpose="put {name} into the target for a file each")
+
+
 def _format_of(dst: Any) -> str:
     storage.check_target(dst, "write")
     path = storage.describe(dst)
@@ -136,8 +140,11 @@ def _format_of(dst: Any) -> str:
         return TFRECORD
     found = formats.by_suffix(path)
     if found is None:
-        known = ", ".join((*formats.writable(), TFRECORD))
-        raise UsageError(f"{path}: no format has this suffix; pass format=, one of {known}")
+        raise UsageError(
+            "no format has this suffix",
+            path=path,
+            hints=[Hint("format", choices=(*formats.writable(), TFRECORD), of="save")],
+        )
     return found
 
 
@@ -166,7 +173,7 @@ class _Job:
         self, stack: bool | None, unstack: int | None, shards: int, progress: Callable[[int], None] | None
     ) -> Report:
         if stack and self.format == TFRECORD:
-            raise UsageError("stack=True and a TFRecord file don't go together: it holds rows")
+            raise UsageError("rows can't be stacked in a TFRecord file: it holds rows")
         self._leave_objects()
         table = as_table(self.source)
         if isinstance(table, ArrowTable) and unstack is None and self._described(table):
@@ -175,15 +182,15 @@ class _Job:
             self._convert_rows(lambda: self._columns(table), stack, shards, progress)
             return self.report
         if not isinstance(self.source, Documents):
-            raise UsageError(f"{self.source.path} holds rows already: unstack= is for arrays")
+            raise UsageError("it holds rows already: only arrays are unstacked", path=self.source.path)
         documents = self.source.documents()
         first = next(documents, None)
         if first is None:
-            raise UsageError(f"{self.source.path} holds no tensors")
+            raise UsageError("it holds no tensors", path=self.source.path)
         stream = bool(first.item) or next(documents, None) is not None
         if unstack is not None:
             if stream:
-                raise UsageError(f"{self.source.path} is a stream of objects: it has rows already")
+                raise UsageError("it is a stream of objects: it has rows already", path=self.source.path)
             whole = self._chosen(first)
             losses = row_losses(whole)
             refuse(losses, self.allowed, self.format)
@@ -228,14 +235,18 @@ class _Job:
     def _convert_document(self, document: Document) -> None:
         self.selection.check_used(self.source.path)
         if not document.leaves:
-            raise UsageError(f"nothing to convert: no tensor of {self.source.path} was chosen")
+            raise UsageError("nothing to convert: no tensor of it was chosen", path=self.source.path)
         if storage.is_path(self.dst) and "{name}" in storage.describe(self.dst):
             self._convert_each(document)
             return
         found = self._fitted(document)
         refuse(found.losses, self.allowed, self.format)
         if not self._write(found, self.dst):
-            raise LossError(_nothing_left(self.format, self.report.losses), feature="structure")
+            raise LossError(
+                _nothing_left(self.format, self.report.losses),
+                feature="structure",
+                hints=[Hint("names", purpose="to pick tensors", of="convert"), INTO_EACH],
+            )
 
     def _fitted(self, document: Document, name: str | None = None) -> Fitted:
         """What the format holds of a document. `name`: of a tensor that stands alone."""
@@ -244,9 +255,9 @@ class _Job:
         alone = _holds_one(chosen, self.options)
         if alone and len(document.leaves) > 1:
             raise LossError(
-                f"format {self.format!r} holds one tensor, and there are {len(document.leaves)}: pick one with "
-                "names=, or put {name} into the target for a file each",
+                f"format {self.format!r} holds one tensor, and there are {len(document.leaves)}",
                 feature="structure",
+                hints=[Hint("names", purpose="to pick one", of="convert"), INTO_EACH],
             )
         if alone:
             document = self._bare(chosen, document)
@@ -294,7 +305,9 @@ class _Job:
         for leaf in document.leaves:
             path = pattern.replace("{name}", file_name(column_name(leaf)))
             if path in paths:
-                raise UsageError(f"{paths[path]!r} and {leaf.name!r} would share the file {path}: rename one")
+                raise UsageError(
+                    f"{paths[path]!r} and {leaf.name!r} would share the file {path}", hints=[Hint(purpose="rename one")]
+                )
             paths[path] = str(leaf.name)
         told = document.meta.keys() - formats.ADVISORY_OF_THE_WHOLE
         if told:
@@ -320,7 +333,9 @@ class _Job:
         progress: Callable[[int], None] | None,
     ) -> None:
         if self.casting:
-            raise UsageError("cast= is for tensors, not for rows: convert them to a file of tensors first")
+            raise UsageError(
+                "tensors can be cast, rows can't", hints=[Hint(purpose="convert them to a file of tensors first")]
+            )
         target = self._target(stack, shards)
         try:
             for item in source():
@@ -331,7 +346,7 @@ class _Job:
                 if progress is not None:
                     progress(target.rows)
             if not target.rows:
-                raise UsageError(f"{self.source.path} holds no rows")
+                raise UsageError("it holds no rows", path=self.source.path)
             self.selection.check_used(self.source.path)
             if not isinstance(target, StackTarget):
                 self.report.files += target.close()
@@ -352,7 +367,7 @@ class _Job:
     def _target(self, stack: bool | None, shards: int) -> Target:
         stacks = stack or not _holds_rows(self.format)
         if stacks and stack is False:
-            raise UsageError(f"format {self.format!r} holds no rows: stack=False can't be had")
+            raise UsageError(f"format {self.format!r} holds no rows: they must be stacked")
         if not stacks and "{name}" in storage.describe(self.dst):
             raise UsageError("{name} in the target is for tensors, not for rows")
         if self.format == TFRECORD:
@@ -386,7 +401,9 @@ def _unstacked(document: Document, axis: int) -> Iterator[Columns]:
     if len(set(counts.values())) != 1 or None in counts.values():
         shown = ", ".join(f"{name}: {number}" for name, number in itertools.islice(counts.items(), 8))
         raise LossError(
-            f"unstack needs values of one length along axis {axis}, got {shown}; pick some with names=", feature="rows"
+            f"unstack needs values of one length along axis {axis}, got {shown}",
+            feature="rows",
+            hints=[Hint("names", purpose="to pick some", of="convert")],
         )
     total = next(iter(counts.values())) or 0
     for start in range(0, total, BATCH_ROWS):
@@ -408,7 +425,7 @@ def _holds_one(chosen: Format, options: Options) -> bool:
 
 def _nothing_left(format: str, losses: list[Loss]) -> str:
     why = "\n".join(f"  {loss}" for loss in losses[-3:])
-    return f"format {format!r} can't hold this:\n{why}\npick tensors with names=, or put {{name}} into the target"
+    return f"format {format!r} can't hold this:\n{why}"
 
 
 def file_name(name: str) -> str:

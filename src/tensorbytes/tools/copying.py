@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import Limits, SchemaError, UsageError
+from tensorbytes.errors import Hint, Limits, SchemaError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.formats._storing import Storing
 from tensorbytes.output import Output
@@ -41,7 +41,11 @@ def check_record_format(format: str | None, dst: str) -> None:
     """Records stay records: a name or a wish that asks for something else is not for copying."""
     wanted = format or formats.by_suffix(dst)
     if wanted not in (None, "raw", EXAMPLES):
-        raise UsageError(f"{dst}: records are copied as they are; convert() makes format {wanted!r} of them")
+        raise UsageError(
+            "records are copied as they are",
+            path=dst,
+            hints=[Hint(operation="convert", arguments=("src", "dst"), purpose=f"makes format {wanted!r} of them")],
+        )
 
 
 class RawRecords:
@@ -56,7 +60,10 @@ class RawRecords:
         self._targets, self._progress, self._limits = targets, progress, limits
         self._wanted = options.get("compression", by_suffix(dst))
         if self._wanted is not None and checked_name(self._wanted) == "auto":
-            raise UsageError("compression='auto' is for reading: say which one to write")
+            raise UsageError(
+                "'auto' finds out the compression when reading",
+                hints=[Hint("compression", purpose="to say which one to write", of="save")],
+            )
         self._level = options.get("level")
         self._found: str | None = None  # the compression of the first file
         self._sizes = [_size(target) for target in targets]
@@ -134,7 +141,7 @@ def copy_schema(
     try:
         schema = Schema.merged(list(found.items())) if found and len(found) == len(beside) else None
     except SchemaError as error:
-        changes.append(f"no schema beside the result: {error}")
+        changes.append(f"no schema beside the result: {error.fault}")
         schema = None
     places = sidecar.places(dst, follow)
     if schema is None:  # one that a source has stays
@@ -202,7 +209,13 @@ class _Encoded:
 def stream_file(path: Any, format: str, sync: bool, options: Options) -> PartFile:
     """A stream of objects, being written."""
     if not formats.get(format).streams:
-        raise UsageError(f"format {format!r} holds no stream of objects: use .tb or .pbs, or convert() the result")
+        raise UsageError(
+            f"format {format!r} holds no stream of objects",
+            hints=[
+                Hint(purpose="use .tb or .pbs"),
+                Hint(operation="convert", arguments=("src", "dst"), purpose="makes one of the result"),
+            ],
+        )
     return _Stream(path, options) if format == "tb" else _Encoded(path, format, sync, options)
 
 

@@ -75,11 +75,6 @@ def fitting_leaves(
     return kept, granted, losses
 
 
-def _reason(error: Exception) -> str:
-    """What a format says, without its advice, which is meant for those who save."""
-    return str(error).partition("; ")[0]
-
-
 def _losses(
     name: str | None, document: Document, attempt: Callable[[Document, frozenset[str]], None], granted: frozenset[str]
 ) -> tuple[frozenset[str], list[Loss], bool]:
@@ -90,9 +85,9 @@ def _losses(
             attempt(document, granted)
             return granted, losses, True
         except LossError as error:
-            feature, what = error.feature, _reason(error)
+            feature, what = error.feature, error.fault
         except UnsupportedError as error:
-            feature, what = "unsupported", _reason(error)
+            feature, what = "unsupported", error.fault
         if feature in granted or feature == "unsupported":
             break
         granted |= {feature}

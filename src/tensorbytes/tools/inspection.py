@@ -199,7 +199,7 @@ def _looked(made: Inspection, compression: str, problem: str, looked: int, compl
         try:
             made.objects = len(source.records)
         except CorruptError as error:
-            problem = problem or error.what.partition(";")[0]
+            problem = problem or error.fault
     made.sampled = looked if looked != made.objects else None
     if problem:
         made.details["damage"] = problem

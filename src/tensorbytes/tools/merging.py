@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import LIMITS, Limits, SchemaError, UsageError
+from tensorbytes.errors import LIMITS, Hint, Limits, SchemaError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.formats._safetensors import shards
 from tensorbytes.records.files.paths import byte_range, expand
@@ -64,7 +64,10 @@ def merge(
         return job.records(prefix)
     if any(kinds.values()):
         tensors, records = (next(path for path in paths if bool(kinds[path]) is wanted) for wanted in (False, True))
-        raise UsageError(f"{records} holds records and {tensors} tensors: convert() one of them first")
+        raise UsageError(
+            f"{records} holds records and {tensors} tensors",
+            hints=[Hint(operation="convert", arguments=("src", "dst"), purpose="makes one kind of the other")],
+        )
     sources = [open_source(target, limits=limits) for target in targets]
     return job.tensors([source for source in sources if isinstance(source, Documents)], prefix, allowed)
 
@@ -111,7 +114,7 @@ class _Job(NamedTuple):
     def records(self, prefix: Prefix) -> Parts:
         copying.check_record_format(self.format, storage.describe(self.dst))
         if prefix is not None:
-            raise UsageError("prefix= is for the names of tensors; records stand one behind the other")
+            raise UsageError("a prefix is for the names of tensors; records follow one another")
         raw = RawRecords(self.targets, storage.describe(self.dst), self.options, self.progress, self.limits)
         file: RecordFile | None = None
         count = 0
@@ -152,9 +155,7 @@ class _Job(NamedTuple):
             firsts.append(first)
         if streamed:
             if prefix is not None:
-                raise UsageError(
-                    "prefix= is for the names of tensors; the objects of streams stand one behind the other"
-                )
+                raise UsageError("a prefix is for the names of tensors; the objects of streams follow one another")
             return self._streams(sources)
         whole = [sound(source, first) for source, first in zip(sources, firsts, strict=True) if first is not None]
         return self._documents(sources, whole, prefix, allowed)
@@ -185,7 +186,7 @@ class _Job(NamedTuple):
         try:
             self._put(file, batches())
         except SchemaError as error:
-            raise SchemaError(f"tables of different columns can't be merged: {error}") from None
+            raise error.within("tables of different columns can't be merged") from None
         return self._made(wanted, count, "row")
 
     def _tell(self, done: int) -> None:
@@ -219,7 +220,9 @@ class _Job(NamedTuple):
         wanted = self._wanted(sources[0].format)
         chosen = formats.get(wanted)
         if not chosen.writes:
-            raise UsageError(f"format {wanted!r} is read here, not written: pass format=")
+            raise UsageError(
+                f"format {wanted!r} is read-only", hints=[Hint("format", purpose="to write another", of="save")]
+            )
         formats.check_options(chosen, self.options, chosen.write_options)
         leaves: dict[Any, Leaf] = {}
         owners: dict[Any, str] = {}
@@ -228,8 +231,9 @@ class _Job(NamedTuple):
                 placed = _placed(leaf, prefix, source.path)
                 if placed.path in owners:
                     raise UsageError(
-                        f"{placed.name!r} is in {owners[placed.path]} and in {source.path}: "
-                        "pass prefix='stem' to keep both under the names of their files"
+                        f"{placed.name!r} is in {owners[placed.path]} and in {source.path}",
+                        tensor=placed.name,
+                        hints=[Hint("prefix", "stem", "to keep both under the names of their files", of="merge")],
                     )
                 owners[placed.path], leaves[placed.path] = source.path, placed
         check_places(list(leaves.values()), "the files give two values one place")
@@ -249,10 +253,14 @@ def _placed(leaf: Leaf, prefix: Prefix, path: str) -> Leaf:
             return leaf
         value: Any = leaf.whole
         if value.name is None:
-            raise UsageError(f"the tensor of {path} has no name: pass prefix='stem' to call it like its file")
+            raise UsageError(
+                "its tensor has no name",
+                path=path,
+                hints=[Hint("prefix", "stem", "to name it after its file", of="merge")],
+            )
         return leaf._replace(value=amended(value, None, value.meta), path=(("key", value.name),))
     if isinstance(prefix, str) and prefix != "stem":
-        raise UsageError(f"prefix={prefix!r}: expected 'stem', or a function of the path")
+        raise UsageError(f"prefix={prefix!r}", expected="'stem', or a function of the path")
     before = _stem(path) if isinstance(prefix, str) else prefix(path)
     if not leaf.path:
         value = leaf.whole
@@ -277,8 +285,8 @@ def _meta(sources: list[Documents], documents: list[Document], allowed: frozense
         for key, text in document.meta.items():
             if found.setdefault(key, text) != text and "meta" not in allowed:
                 raise UsageError(
-                    f"the metadata {key!r} is {found[key]!r} in {owners[key]} and {text!r} in {source.path}: "
-                    "pass allow='meta' to keep the first"
+                    f"the metadata {key!r} is {found[key]!r} in {owners[key]} and {text!r} in {source.path}",
+                    hints=[Hint("allow", {"meta"}, "to keep the first", of="merge")],
                 )
             owners.setdefault(key, source.path)
     return found

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensorbytes import dtypes, storage
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Hint, UsageError
 from tensorbytes.io import publish
 from tensorbytes.io.holding import Hold, check_free
 from tensorbytes.records.files.paths import shard_path
@@ -93,7 +93,7 @@ class FileSet:
     def new(self) -> str:
         """The name under which the next file is written."""
         if len(self._hidden) == _MOST_PARTS:
-            raise UsageError(f"more than {_MOST_PARTS} parts: make them larger")
+            raise UsageError(f"more than {_MOST_PARTS} parts", hints=[Hint(purpose="make them larger")])
         self._hidden.append(self._names.name(len(self._hidden)))
         return self._hidden[-1]
 
@@ -113,7 +113,7 @@ class FileSet:
         check_apart(names, self._inputs)
         for name in names:
             if os.path.isdir(name):
-                raise UsageError(f"{name} is a folder: a part would have this name")
+                raise UsageError("a folder has the name that a part would have", path=name)
         # Two who make the same parts at once would leave some of each.
         with Hold(publish.absolute(self._path)):
             for name in names:
@@ -153,7 +153,9 @@ def check_apart(outputs: Iterable[str], inputs: Iterable[str]) -> None:
     read = {os.path.realpath(path) for path in inputs}
     for path in outputs:
         if os.path.realpath(path) in read:
-            raise UsageError(f"{path} is one of the files that are read: give the result another name")
+            raise UsageError(
+                "it is one of the files that are read", path=path, hints=[Hint(purpose="give the result another name")]
+            )
 
 
 class Cutter:

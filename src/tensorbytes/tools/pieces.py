@@ -62,7 +62,7 @@ def pieces_of(
     """(the path, empty for what is no file; the pieces)"""
     if not _is_file(target):
         if format is not None:
-            raise UsageError(f"format={format!r} goes with a file, not with {type(target).__name__}")
+            raise UsageError(f"a format ({format!r}) goes with a file, not with {type(target).__name__}")
         leaves = flatten(target, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
         return "", lambda only: _of_document(Document(leaves), selection, only, limits)
     source = open_source(target, format, limits=limits, options=options)

@@ -20,7 +20,7 @@ from tensorbytes.errors import LIMITS, CorruptError, Limits, SchemaError, Tensor
 from tensorbytes.formats import _json
 from tensorbytes.records import example
 from tensorbytes.records.files.compression import open_source
-from tensorbytes.records.files.framing import ADVICE, Block, blocks
+from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.paths import byte_range
 from tensorbytes.records.read.infer import Inference
 from tensorbytes.tensor import Array
@@ -69,7 +69,7 @@ class Bound(NamedTuple):
         if scan == "all":
             return cls(None, None)
         if not isinstance(scan, int) or isinstance(scan, bool) or scan < 1:
-            raise UsageError(f"scan={scan!r}: expected a number of records, or 'all'")
+            raise UsageError(f"scan={scan!r}", expected="a number of records, or 'all'")
         return cls(scan, None)
 
 
@@ -162,7 +162,7 @@ def profile(targets: Sequence[Any], compression: str, bound: Bound, limits: Limi
         if isinstance(error, SchemaError):
             contradiction = str(error)
         else:
-            problem = error.what.removesuffix(ADVICE)
+            problem = error.fault
     for gathered, found in zip((inference.features, inference.lists), watch.found, strict=True):
         for name, about in gathered.items():
             seen = found.setdefault(name, Seen())
@@ -300,7 +300,7 @@ def payloads(
     except CorruptError as error:
         if not seen.present:
             raise
-        problem = error.what.removesuffix(ADVICE)
+        problem = error.fault
     return seen, seen.present, met, problem
 
 
@@ -355,7 +355,7 @@ def events(target: Any, scan: int | str | None, limits: Limits = LIMITS) -> Even
     except CorruptError as error:
         if not found.count:
             raise
-        found.complete, found.problem = False, error.what.removesuffix(ADVICE)
+        found.complete, found.problem = False, error.fault
     return found
 
 

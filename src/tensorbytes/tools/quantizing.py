@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorbytes import frameworks, quantization
-from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.errors import Hint, UnsupportedError, UsageError
 from tensorbytes.quantization import Quantize, Quantized
 from tensorbytes.tensor import Tensor
 
@@ -19,10 +19,14 @@ def quantize(x: Any, spec: Any) -> Quantized:
     wanted = Quantize.of(spec)
     if not frameworks.of(x):
         raise UsageError(
-            f"expected a tensor of numpy, torch, tensorflow or jax, got {type(x).__name__}; "
-            "for structures of them: save(obj, path, quantize=...)"
+            expected="a tensor of numpy, torch, tensorflow or jax",
+            got=type(x).__name__,
+            hints=[Hint("quantize", purpose="to save(obj, path, ...) for structures of them", of="save")],
         )
     value = frameworks.to_value(x)
     if not isinstance(value, Tensor):
-        raise UnsupportedError(f"a {type(value).__name__.lower()} value can't be quantized: quantize its dense parts")
+        raise UnsupportedError(
+            f"a {type(value).__name__.lower()} value can't be quantized",
+            hints=[Hint(purpose="quantize its dense parts")],
+        )
     return quantization.quantize(value, wanted)

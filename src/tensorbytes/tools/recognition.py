@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Hint, UsageError
 from tensorbytes.records.files.detection import SUFFIXES, detect, is_record_header, plain_start
 from tensorbytes.tfrecord import HEADER_BYTES
 
@@ -97,7 +97,11 @@ def _of_records(plain: bytes, path: str, compression: str) -> str:
     payload = first[: min(length, len(first))]
     if payload[:1] == b"\x08":
         if compression != "none":
-            raise UsageError(f"{path}: tensors of the native frame, {compression}-compressed: decompress it first")
+            raise UsageError(
+                f"tensors of the native frame, {compression}-compressed",
+                path=path,
+                hints=[Hint(purpose="decompress it first")],
+            )
         return NO_RECORDS
     if payload[:1] == b"\x09" and (b"brain.Event:" in payload[9:32] or "tfevents" in os.path.basename(path)):
         return EVENTS
@@ -122,7 +126,7 @@ def _is_wrong(head: bytes) -> bool:
     # A gzip file is what records may well be in.
     from tensorbytes import foreign
 
-    return not head.startswith(b"\x1f\x8b") and foreign.file_words(head, None) is not None
+    return not head.startswith(b"\x1f\x8b") and foreign.about_file(head, None) is not None
 
 
 def _peeked(file: Any) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tensorbytes.errors import LossError
+from tensorbytes.errors import USE_TB, Hint, LossError
 from tensorbytes.notebook import Displayed
 from tensorbytes.tools.plural import many
 from tensorbytes.tree import Leaf
@@ -84,12 +84,7 @@ def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None
     features = sorted({loss.feature for loss in unallowed})
     shown = "\n".join(f"  {loss}" for loss in unallowed[:_SHOWN])
     more = f"\n  and {len(unallowed) - _SHOWN} more" if len(unallowed) > _SHOWN else ""
-    wanted = "{" + ", ".join(map(repr, features)) + "}"
-    text = f"format {target!r} can't hold everything:\n{shown}{more}\npass allow={wanted} to accept that, or use 'tb'"
+    what, hints = f"format {target!r} can't hold everything", [Hint("allow", set(features), "to accept that"), USE_TB]
     if features == ["objects"]:  # it is not the target that lacks a place for them
-        text = f"not everything in the file is read:\n{shown}{more}\npass allow={wanted} to go on without"
-    raise LossError(
-        text,
-        feature=features[0],
-        losses=unallowed,
-    )
+        what, hints = "not everything in the file is read", [Hint("allow", set(features), "to go on without")]
+    raise LossError(f"{what}:\n{shown}{more}", feature=features[0], losses=unallowed, hints=hints)

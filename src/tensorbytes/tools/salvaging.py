@@ -58,5 +58,5 @@ def _fault(leaf: Leaf) -> Fault | None:
             leaf.check()
         _ = leaf.whole
     except CorruptError as error:
-        return Fault(leaf.name, error.what, error.at or None)
+        return Fault(leaf.name, error.fault, error.at or None)
     return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import CorruptError, Hint, UsageError
 from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools.fitting import in_list, under_its_name
 from tensorbytes.tools.sources import Columns
@@ -22,7 +22,7 @@ def check_places(leaves: list[Leaf], words: str = "rename gives two values one p
         if keyed:
             unflatten(keyed, lambda value: None)
     except CorruptError as error:
-        raise UsageError(f"{words}: {error.what}") from None
+        raise UsageError(f"{words}: {error.fault}") from None
 
 
 class Selection:
@@ -95,4 +95,9 @@ class Selection:
     def check_used(self, path: str) -> None:
         """A name that is not there is a slip, not a wish for nothing."""
         if self.unused:
-            raise UsageError(f"{path} has no tensor {min(self.unused)!r}; inspect({path!r}) lists them")
+            raise UsageError(
+                f"there is no tensor {min(self.unused)!r}",
+                path=path,
+                tensor=min(self.unused),
+                hints=[Hint(operation="inspect", arguments=(repr(path),), purpose="lists them")],
+            )

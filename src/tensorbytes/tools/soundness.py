@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UsageError
 from tensorbytes.formats import _json
 from tensorbytes.io import beside
 from tensorbytes.reader import naming
@@ -120,7 +120,7 @@ def read_manifest(path: str) -> list[dict[str, Any]]:
     """The rows of a manifest."""
     text = beside.read(path, _MOST_BYTES)
     if text is None:
-        raise UsageError(f"{path}: not a manifest that can be read: expected a regular file of at most 256 MiB")
+        raise UsageError("not a manifest that can be read", path=path, expected="a regular file of at most 256 MiB")
     return _rows(text, path)
 
 
@@ -128,7 +128,7 @@ def _rows(text: bytes, path: str) -> list[dict[str, Any]]:
     try:
         plain: Any = _json.parse(text, 0, "a manifest")
         if plain[_KEY] != _VERSION:
-            raise UsageError(f"{path}: a manifest of version {plain[_KEY]!r}; this one reads version {_VERSION}")
+            raise UsageError(f"a manifest of version {plain[_KEY]!r}; this one reads version {_VERSION}", path=path)
         rows: list[dict[str, Any]] = [
             {"name": row["name"], "dtype": row["dtype"], "shape": row["shape"], "sha256": row["sha256"]}
             for row in plain["tensors"]
@@ -138,7 +138,7 @@ def _rows(text: bytes, path: str) -> list[dict[str, Any]]:
     except UsageError:  # also a TypeError
         raise
     except (ValueError, TypeError, LookupError):
-        raise UsageError(f"{path}: not a manifest as verify writes them") from None
+        raise UsageError("not a manifest as verify writes them", path=path) from None
     return rows
 
 
@@ -151,7 +151,11 @@ def _read(
     progress: Progress | None,
 ) -> Soundness:
     if isinstance(source, Table):
-        raise UsageError(f"{source.path} holds records: verify(path) checks those")
+        raise UsageError(
+            "it holds records",
+            path=source.path,
+            hints=[Hint(operation="verify", arguments=("path",), purpose="checks those")],
+        )
     found = Soundness(source.path, source.format, checksums=_checksums(source))
     if not found.checksums:
         found.read, progress = _read_through(source, progress, again=digests is not None)
@@ -163,7 +167,7 @@ def _read(
     try:
         _read_documents(source, found, digests, progress)
     except CorruptError as error:
-        found.faults.append(Fault(None, error.what, error.at))
+        found.faults.append(Fault(None, error.fault, error.at))
     return found
 
 
@@ -215,7 +219,7 @@ def _read_rows(table: Table, found: Soundness, progress: Progress | None) -> Non
                 if progress is not None:
                     progress(found.nbytes, None)
     except CorruptError as error:
-        found.faults.append(Fault(None, f"{error.what} (after row {found.rows})", error.at or None))
+        found.faults.append(Fault(None, f"{error.fault} (after row {found.rows})", error.at or None))
     found.tensors = len(names)
 
 
@@ -257,7 +261,7 @@ def _checked(leaf: Leaf, found: Soundness, wanted: bool) -> dict[str, Any] | Non
         if found.format == "onnx" and not wanted:  # its tensors may be in files that the model alone names
             _digest(value)
     except CorruptError as error:
-        found.faults.append(Fault(leaf.name, error.what, error.at or None))
+        found.faults.append(Fault(leaf.name, error.fault, error.at or None))
         found.nbytes += leaf.value.nbytes
         return None
     found.nbytes += value.nbytes

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tensorbytes import formats, frameworks, opening, storage
-from tensorbytes.errors import LIMITS, Limits, UsageError, unknown
+from tensorbytes.errors import LIMITS, Hint, Limits, UsageError, unknown
 from tensorbytes.formats import Options
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Array, Value
@@ -28,9 +28,17 @@ TABLES = frozenset({TFRECORD, "arrow", "parquet"})
 BATCH_ROWS = 4096
 _RECORD_OPTIONS = frozenset({"columns", "schema", "compression", "on_corrupt", "verify", "threads"})
 _NO_TENSORS = {
-    recognition.EVENTS: "TensorBoard's events: read_events(path) reads them, inspect(path) lists them",
-    recognition.OTHERS: "a TFRecord file of something else than Examples and tensors: open_records(path).payloads() "
-    "gives the bytes of each record",
+    recognition.EVENTS: (
+        "TensorBoard's events",
+        [
+            Hint(operation="read_events", arguments=("paths",), purpose="reads them"),
+            Hint(operation="inspect", arguments=("path",), purpose="lists them"),
+        ],
+    ),
+    recognition.OTHERS: (
+        "a TFRecord file of something else than Examples and tensors",
+        [Hint(operation="open_records", arguments=("path",), purpose="has payloads(), the bytes of each record")],
+    ),
 }
 
 
@@ -105,7 +113,7 @@ def check_record_options(path: str, options: Options) -> None:
     wrong = sorted(options.keys() - _RECORD_OPTIONS)
     if wrong:
         known = ", ".join(sorted(_RECORD_OPTIONS))
-        raise UsageError(f"{path}: records are read with no option {wrong[0]!r} here; known: {known}")
+        raise UsageError(f"records are read with no option {wrong[0]!r} here; known: {known}", path=path)
 
 
 class Records(Table):
@@ -159,7 +167,8 @@ def open_source(
     if kind == TFRECORD:
         return Records(target, given, limits)
     if kind in (recognition.EVENTS, recognition.OTHERS):
-        raise UsageError(f"{storage.describe(target)}: {_NO_TENSORS[kind]}")
+        what, hints = _NO_TENSORS[kind]
+        raise UsageError(what, path=storage.describe(target), hints=hints)
     if format is not None and format not in formats.BUILTIN:
         raise unknown("format", format, (*formats.BUILTIN, TFRECORD))
     path, found = storage.describe(target), opening.mapped(target, format)

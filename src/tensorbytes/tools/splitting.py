@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import LIMITS, Limits, UsageError
+from tensorbytes.errors import LIMITS, Hint, Limits, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.reader import Entry
 from tensorbytes.tensor import Array
@@ -61,16 +61,26 @@ def split(
     """
     chosen = [shards, rows, nbytes]
     if sum(number is not None for number in chosen) != 1:
-        raise UsageError("say how to split: one of shards=, rows= and nbytes=")
-    for name, number in zip(("shards", "rows", "nbytes"), chosen, strict=True):
+        raise UsageError(
+            "split must know how large the parts shall be",
+            hints=[
+                Hint("shards", purpose="for a number of files", of="split"),
+                Hint("rows", purpose="for rows in each", of="split"),
+                Hint("nbytes", purpose="for bytes in each", of="split"),
+            ],
+        )
+    for units, number in zip(("shards", "rows in each", "bytes in each"), chosen, strict=True):
         if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-            raise UsageError(f"{name}={number!r}: expected a whole number, 1 or more")
+            raise UsageError(f"{number!r} {units}", expected="a whole number, 1 or more")
     if not storage.is_local(dst):
-        raise UsageError(f"split writes several files: expected a local path, got {storage.describe(dst)}")
+        raise UsageError("split writes several files", expected="a local path", got=storage.describe(dst))
     job = _Job(src, os.fspath(dst), shards, rows, nbytes, format, sync, progress, limits, options)
     if recognition.kind_of(src) in (recognition.EXAMPLES, recognition.EVENTS, recognition.OTHERS):
         if names is not None:
-            raise UsageError("names= picks tensors; of records all features are copied: convert() can leave some out")
+            raise UsageError(
+                "names pick tensors; of records all features are copied",
+                hints=[Hint(operation="convert", arguments=("src", "dst"), purpose="can leave some out")],
+            )
         return job.records()
     source = open_source(src, limits=limits)
     assert isinstance(source, Documents)
@@ -80,7 +90,7 @@ def split(
     documents = source.documents()
     first = next(documents, None)
     if first is None:
-        raise UsageError(f"{source.path} holds no tensors")
+        raise UsageError("it holds no tensors", path=source.path)
     if first.item or next(documents, None) is not None:
         return job.stream(source, Selection(names, None))
     return job.document(source, first, Selection(names, None))
@@ -106,7 +116,7 @@ class _Job(NamedTuple):
             return Cutter(self.rows, self.nbytes)
         total = count()
         if not spare and total < self.shards:
-            raise UsageError(f"{storage.describe(self.src)}: {total} items can't be cut into {self.shards} parts")
+            raise UsageError(f"{total} items can't be cut into {self.shards} parts", path=storage.describe(self.src))
         return Cutter(None, None, parts.even(total, self.shards))
 
     # ---- records ---------------------------------------------------------------
@@ -142,7 +152,8 @@ class _Job(NamedTuple):
         wanted = self.format or formats.by_suffix(self.dst) or table.format
         if wanted not in ("arrow", "parquet"):
             raise UsageError(
-                f"split cuts tables into Arrow or Parquet files; convert() makes format {wanted!r} of them"
+                "split cuts tables into Arrow or Parquet files",
+                hints=[Hint(operation="convert", arguments=("src", "dst"), purpose=f"makes format {wanted!r} of them")],
             )
         options = self._stream_option(wanted)
 
@@ -235,7 +246,7 @@ class _Job(NamedTuple):
                         present = None
                         cutter.next()
             if present is None:
-                raise UsageError(f"{storage.describe(self.src)} holds no {unit}s")
+                raise UsageError(f"it holds no {unit}s", path=storage.describe(self.src))
             present.close()
             while cutter.empty_left:
                 cutter.next()
@@ -253,19 +264,29 @@ class _Job(NamedTuple):
 
     def document(self, source: Documents, first: Document, selection: Selection) -> Parts:
         if self.rows is not None:
-            raise UsageError(f"{source.path} holds tensors, not rows: pass shards= or nbytes=")
+            raise UsageError(
+                "it holds tensors, not rows",
+                path=source.path,
+                hints=[
+                    Hint("shards", purpose="for a number of files", of="split"),
+                    Hint("nbytes", purpose="for bytes in each", of="split"),
+                ],
+            )
         document = sound(source, selection.apply(first))
         selection.check_used(source.path)
         wanted = self.format or formats.by_suffix(self.dst) or source.format
         chosen = formats.get(wanted)
         if not chosen.writes or chosen.several_files:
-            raise UsageError(f"split writes no parts in format {wanted!r}: pass format=, 'tb' or 'safetensors' for one")
+            raise UsageError(
+                f"split writes no parts in format {wanted!r}",
+                hints=[Hint("format", "tb", of="save"), Hint("format", "safetensors", of="save")],
+            )
         if wanted == "safetensors":
             return self._checkpoint(source, document)
         together = parts.groups(document.leaves)
         sizes = [sum(leaf.value.nbytes for leaf in group) for group in together]
         if len(together) < 2:
-            raise UsageError(f"{source.path} holds one tensor, or one list: there is nothing to cut between")
+            raise UsageError("it holds one tensor, or one list: there is nothing to cut between", path=source.path)
         most = self._most(sizes)
         files = FileSet(self.dst, wanted, self.sync, [source.path])
         items = []
@@ -290,7 +311,7 @@ class _Job(NamedTuple):
         assert self.shards is not None
         if len(sizes) < self.shards:
             raise UsageError(
-                f"{storage.describe(self.src)}: {len(sizes)} tensors can't be cut into {self.shards} parts"
+                f"{len(sizes)} tensors can't be cut into {self.shards} parts", path=storage.describe(self.src)
             )
         return parts.fewest(sizes, self.shards)
 

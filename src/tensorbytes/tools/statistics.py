@@ -132,7 +132,7 @@ def stats(
     `progress` is told how many bytes of values were seen; numbers are seen twice.
     """
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= _MOST_BINS:
-        raise UsageError(f"bins={bins!r}: expected a whole number from 1 to {_MOST_BINS}")
+        raise UsageError(f"bins={bins!r}", expected=f"a whole number from 1 to {_MOST_BINS}")
     selection = Selection(names, None)
     path, pieces = pieces_of(source, format, limits, selection, read_options)
     seen = _Counter(progress)

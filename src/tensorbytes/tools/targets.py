@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tensorbytes import formats, storage
-from tensorbytes.errors import LossError, TensorbytesError, UsageError
+from tensorbytes.errors import Hint, LossError, TensorbytesError, UsageError
 from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE, Options
 from tensorbytes.records import RecordWriter, Schema, open_records
 from tensorbytes.records.files.paths import shard_path
@@ -109,7 +109,12 @@ def by_column(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
     for leaf in leaves:
         name = column_name(leaf)
         if name in found:
-            raise LossError(f"two columns would be named {name!r}: rename one", feature="structure")
+            raise LossError(
+                f"two columns would be named {name!r}",
+                feature="structure",
+                tensor=name,
+                hints=[Hint(purpose="rename one")],
+            )
         found[name] = leaf
     return found
 
@@ -231,7 +236,9 @@ class _as_loss:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, TensorbytesError) and not isinstance(error, LossError):
-            raise LossError(str(error), feature="column") from error
+            raise LossError(
+                error.fault, feature="column", path=error.path, tensor=error.tensor, hints=error.hints
+            ) from error
 
 
 class ArrowTarget(TableTarget):

@@ -71,7 +71,7 @@ def report(
     storage.check_target(target, "write")
     place = storage.describe(path[0] if isinstance(path, list | tuple) and path else path)
     if storage.is_local(target) and any(_same_file(one, target) for one in _several(path)):
-        raise UsageError(f"{place}: the report would take the place of the file that it is about")
+        raise UsageError("the report would take the place of the file that it is about", path=str(place))
     page = Page(os.path.basename(place.rstrip("/")) or place, place)
     made = _filled(page, path, format, limits, read_options or {}, progress)
     page.facts[:0] = [("format", words.escaped(made.format)), *_size(path)]

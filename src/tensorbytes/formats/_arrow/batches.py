@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, Limits, SchemaError, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, Hint, Limits, SchemaError, UnsupportedError, UsageError
 from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
@@ -49,7 +49,7 @@ class BatchWriter:
         suffix = os.path.splitext(str(target))[1].lower() if storage.is_path(target) else ""
         self._kind = kind or ("parquet" if suffix == ".parquet" else "arrow")
         if self._kind not in ("arrow", "parquet"):
-            raise UsageError(f"kind={kind!r}: expected 'arrow' or 'parquet'")
+            raise UsageError(f"kind={kind!r}", expected="'arrow' or 'parquet'")
         if row_group_rows is not None and self._kind == "arrow":
             raise UsageError("row_group_rows goes with Parquet; in Arrow each batch is a record batch")
         self._stream = suffix == ".arrows" if stream is None else stream
@@ -138,7 +138,9 @@ class BatchWriter:
             return
         try:
             if self._writer is None:
-                raise UsageError("no batch was written, so there is no schema: write one, if without rows")
+                raise UsageError(
+                    "no batch was written, so there is no schema", hints=[Hint(purpose="write one, if without rows")]
+                )
             if self._pending:
                 self._put(arrow().concat_tables(self._pending))
             self._writer.close()
@@ -226,9 +228,15 @@ def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, 
         if columns is not None and place.name not in columns:
             continue
         if "layout" in note or "of" in note or place.nested:
-            raise UnsupportedError(f"column {place.name!r} is one value, not rows of it: load() reads the file")
+            raise UnsupportedError(
+                f"column {place.name!r} is one value, not rows of it",
+                tensor=place.name,
+                hints=[Hint(operation="load", arguments=("path",), purpose="reads the file")],
+            )
         if place.name in found:
-            raise UnsupportedError(f"two columns are called {place.name!r}: rename one")
+            raise UnsupportedError(
+                f"two columns are named {place.name!r}", tensor=place.name, hints=[Hint(purpose="rename one")]
+            )
         meta = note.get("meta", {})
         found[place.name] = (
             place,

@@ -56,7 +56,7 @@ def writer(sink: Any, schema: Any, stream: bool, compression: str | None) -> Any
     """pyarrow's writer of record batches."""
     pa = arrow()
     if compression not in COMPRESSIONS:
-        raise UsageError(f"compression={compression!r}: expected None, 'lz4' or 'zstd'")
+        raise UsageError(f"compression={compression!r}", expected="None, 'lz4' or 'zstd'")
     options = pa.ipc.IpcWriteOptions(compression=compression, allow_64bit=True)
     return (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, schema, options=options)
 

@@ -26,7 +26,7 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
 
     if compression not in COMPRESSIONS:
         known = ", ".join(map(repr, COMPRESSIONS))
-        raise UsageError(f"compression={compression!r}: expected one of {known}")
+        raise UsageError(f"compression={compression!r}", expected=f"one of {known}")
     return parquet.ParquetWriter(
         sink,
         schema,
@@ -49,7 +49,7 @@ def group_rows(table: Any, rows: Any) -> int:
         each = max(table.nbytes // max(table.num_rows, 1), 1)
         return int(min(max(GROUP_BYTES // each, 1), _MOST_ROWS))
     if type(rows) is not int or rows < 1:
-        raise UsageError(f"row_group_rows={rows!r}: expected a whole number, 1 or more")
+        raise UsageError(f"row_group_rows={rows!r}", expected="a whole number, 1 or more")
     return rows
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats._arrow.types import VIEWS, Form, is_struct, permutation, type_form
 from tensorbytes.formats._arrow.write import arrow, carrier
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
@@ -43,7 +43,7 @@ def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, wher
         if wanted.base == "tensor":
             found = _retyped(found, wanted.dtype)
     except InvalidValueError as error:
-        raise CorruptError(f"column {where!r}: {error}", at=0) from None
+        raise CorruptError(f"column {where!r}: {error.fault}", at=0) from None
     return amended(found, None, dict(wanted.meta)) if wanted.meta else found
 
 
@@ -80,8 +80,13 @@ def _value(array: Any, budget: Budget, where: str) -> Rows:
 def _refuse_nulls(array: Any, where: str) -> None:
     if array.null_count:
         raise UnsupportedError(
-            f"column {where!r} has {array.null_count} nulls, which tensors can't hold: fill them first "
-            "(pyarrow.compute.fill_null), drop those rows, or leave the column out"
+            f"column {where!r} has {array.null_count} nulls, which tensors can't hold",
+            tensor=where,
+            hints=[
+                Hint(purpose="fill them first (pyarrow.compute.fill_null)"),
+                Hint(purpose="drop those rows"),
+                Hint(purpose="leave the column out"),
+            ],
         )
 
 

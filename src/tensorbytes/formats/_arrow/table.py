@@ -27,7 +27,9 @@ from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
+    MORE_TENSORS,
     CorruptError,
+    Hint,
     LimitError,
     LossError,
     TensorbytesError,
@@ -116,7 +118,7 @@ def _parts(document: Document, seconds: bool) -> list[tuple[Part, Rows]]:
 
 def _by_row(document: Document, rows: Any) -> bool:
     if rows not in ("auto", True, False):
-        raise UsageError(f"rows={rows!r}: expected True, False or 'auto'")
+        raise UsageError(f"rows={rows!r}", expected="True, False or 'auto'")
     if rows is False:
         return False
     fault = _why_not(document.leaves)
@@ -124,7 +126,11 @@ def _by_row(document: Document, rows: Any) -> bool:
         # Rows that hold nothing would cost more as rows than they hold.
         return rows is True or not all(_is_hollow(leaf.whole) for leaf in document.leaves)
     if rows is True:
-        raise LossError(f"rows=True: {fault}; leave it out for a table of one row", feature="rows")
+        raise LossError(
+            f"these are not rows: {fault}",
+            feature="rows",
+            hints=[Hint("rows", "auto", "for a table of one row", of="save")],
+        )
     return False
 
 
@@ -266,7 +272,9 @@ def places(source: Source) -> tuple[bool, list[tuple[Place, dict[str, Any]]]]:
         names = source.schema.names
         if len(set(names)) < len(names):
             twice = next(name for name, count in Counter(names).items() if count > 1)
-            raise UnsupportedError(f"several columns have the name {twice!r}: rename them")
+            raise UnsupportedError(
+                f"several columns have the name {twice!r}", tensor=twice, hints=[Hint(purpose="rename them")]
+            )
         for number in range(len(source.schema)):
             field = source.schema.field(number)
             note = _note((field.metadata or {}).get(KEY), f"the note of column {field.name!r}")
@@ -293,7 +301,7 @@ def document(source: Source, budget: Budget, lazy: bool) -> Document:
     """What a table holds; lazily, as views and as values that are read when asked."""
     by_row, found = places(source)
     if len(found) > budget.max_tensors:
-        raise LimitError(f"over {budget.max_tensors} columns; pass limits=Limits(max_tensors=...) to read them")
+        raise LimitError(f"over {budget.max_tensors} columns", hints=[MORE_TENSORS])
     budget.objects(len(found), "columns", 0, _COLUMN_BYTES)
     parts = []
     for place, note in found:

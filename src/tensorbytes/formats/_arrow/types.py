@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
-from tensorbytes.errors import CorruptError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats._arrow.write import NAME, VARIABLE, arrow, carrier
 
 _PRIMITIVES = {"halffloat": "float16", "float": "float32", "double": "float64"}
@@ -126,13 +126,18 @@ def _scalar_form(kind: Any, where: str) -> Form:
     if pa.types.is_date(kind):
         return Form("tensor", "datetime64", (), {"numpy.dtype": f"<M8[{'D' if pa.types.is_date32(kind) else 'ms'}]"})
     hint = next((hint for start, hint in _HINTS.items() if text.startswith(start)), "leave the column out, or cast it")
-    raise UnsupportedError(f"column {where!r} is of the Arrow type {text[:100]}, which holds no tensors: {hint}")
+    raise UnsupportedError(
+        f"column {where!r} is of the Arrow type {text[:100]}, which holds no tensors",
+        tensor=where,
+        hints=[Hint(purpose=hint)],
+    )
 
 
 def _refuse_extension(name: str, where: str) -> Form:
     raise UnsupportedError(
-        f"column {where!r} is of the extension type {name[:200]!r}, whose meaning is unknown here; "
-        "cast the column to its storage type first"
+        f"column {where!r} is of the extension type {name[:200]!r}, whose meaning is unknown here",
+        tensor=where,
+        hints=[Hint(purpose="cast the column to its storage type first")],
     )
 
 

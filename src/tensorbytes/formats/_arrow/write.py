@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import LossError, MissingDependencyError
+from tensorbytes.errors import USE_TB, LossError, MissingDependencyError
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 from tensorbytes.typing import bytes_view
 
@@ -103,7 +103,9 @@ def column(value: Tensor | Strings | Ragged, meta: Mapping[str, str], seconds: b
     if value.shapes is not None and value.shapes.shape[1]:
         return _variable(value, value.shapes, meta, seconds, note)
     if len(value.splits) > _MOST_LEVELS:
-        raise LossError(f"{len(value.splits)} ragged levels: Arrow nests {_MOST_LEVELS} here; use 'tb'", feature="rank")
+        raise LossError(
+            f"{len(value.splits)} ragged levels: Arrow nests {_MOST_LEVELS} here", feature="rank", hints=[USE_TB]
+        )
     array = _items(value.values, meta, seconds, note)
     for splits in reversed(value.splits):
         array = lists(splits, array)

@@ -27,7 +27,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire import crc32c, fields, mask, proto, varint
 from tensorbytes.budget import Budget
 from tensorbytes.dtypes import DType
-from tensorbytes.errors import CorruptError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.tensor import Array, Strings
 
@@ -71,7 +71,11 @@ class Entry:
         """The error for an entry that holds no values."""
         what = _NOT_VALUES.get(self.code)
         known = f"dtype {what}, which is no values" if what else f"the unknown dtype {self.code}"
-        return UnsupportedError(f"{self.name!r} is of {known}; load the others with names=[...], or open the file")
+        return UnsupportedError(
+            f"{self.name!r} is of {known}",
+            tensor=self.name,
+            hints=[Hint("names", purpose="to load the others", of="load"), Hint(purpose="open the file")],
+        )
 
 
 # ---- the messages -----------------------------------------------------------
@@ -99,7 +103,7 @@ def _check_version(data: memoryview, whole: proto.Field, at: int) -> None:
     for item in proto.fields(data, whole.start, whole.end):
         if item.number == 2 and proto.number(item) > _VERSION:
             raise UnsupportedError(
-                f"a checkpoint for readers of version {proto.number(item)} or later; this is {_VERSION} (byte {at})"
+                f"a checkpoint for readers of version {proto.number(item)} or later; this is {_VERSION}", at=at
             )
 
 

@@ -22,7 +22,7 @@ def check(entry: Entry, found: Sequence[Entry | None]) -> list[Entry]:
     """The slices of an entry, if together they are the whole tensor and nothing else."""
     name, shape = entry.name, entry.shape
     if entry.is_strings or entry.row is None:
-        raise UnsupportedError(f"{name!r} is stored in slices, and is of no dtype of numbers (byte {entry.at})")
+        raise UnsupportedError(f"{name!r} is stored in slices, and is of no dtype of numbers", at=entry.at)
     pieces: list[Entry] = []
     for extents, piece in zip(entry.slices, found, strict=True):
         if piece is None:

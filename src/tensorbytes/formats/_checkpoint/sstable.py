@@ -24,7 +24,7 @@ import numpy as np
 
 from tensorbytes._wire import crc32c, mask, proto, varint
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
+from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats._checkpoint import snappy
 
 MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"
@@ -80,7 +80,7 @@ def read(data: memoryview, budget: Budget) -> list[Item]:
         first = len(items)
         items += _entries(*_block(data, handle, start, budget), budget, floor)
         if len(items) > budget.max_tensors + 1:  # the header is one of them
-            raise LimitError(f"over {budget.max_tensors} entries; pass limits=Limits(max_tensors=...) to read them")
+            raise LimitError(f"over {budget.max_tensors} entries", hints=[MORE_TENSORS])
         # What a search for a key would go by: it must lead to the block that holds it.
         if len(items) > first and items[-1].key > key:
             raise CorruptError("a block holds keys beyond its own in the index", at=place)
@@ -110,7 +110,7 @@ def _block(data: memoryview, handle: tuple[int, int], limit: int, budget: Budget
         return data[offset:end], offset, True
     if kind == 1:
         return snappy.unpack(data[offset:end], budget, offset), offset, False
-    raise UnsupportedError(f"a block of the unknown compression {kind} (byte {end})")
+    raise UnsupportedError(f"a block of the unknown compression {kind}", at=end)
 
 
 def _entries(block: memoryview, base: int, plain: bool, budget: Budget, before: bytes | None = None) -> Iterator[Item]:

@@ -14,7 +14,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere, whole
-from tensorbytes.errors import CorruptError, LimitError, UnsupportedError, UsageError
+from tensorbytes.errors import CorruptError, Hint, LimitError, UnsupportedError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._npy import text as npy_text
@@ -134,8 +134,8 @@ def element(descr: str) -> Element:
     size = int(digits) if digits else 0
     if letter == "O":
         raise UnsupportedError(
-            "an npy array of Python objects is a pickle, which can run any code: nothing is unpickled here; "
-            "if you trust it, load it with NumPy and save it anew"
+            "an npy array of Python objects is a pickle, which can run any code: nothing is unpickled here",
+            hints=[Hint(purpose="if you trust it, load it with NumPy and save it anew")],
         )
     if letter in "mM" and digits == "8":
         multiple = _TIME_UNIT.fullmatch(unit) if unit else None
@@ -154,7 +154,9 @@ def element(descr: str) -> Element:
     if letter in "VW" or letter + digits == "f1":  # what ml_dtypes call themselves
         return Element("", size)
     if letter in "fc" and size in (12, 16, 24, 32):
-        raise UnsupportedError(f"npy dtype {descr!r}: long double differs between machines; cast it to float64")
+        raise UnsupportedError(
+            f"npy dtype {descr!r}: long double differs between machines", hints=[Hint(purpose="cast it to float64")]
+        )
     raise _unknown(descr)
 
 
@@ -225,13 +227,15 @@ def _void(header: Header, kind: Element, name: str, dtype: str | None) -> str:
         if dtype is None:
             guess = {1: "float8_e4m3fn", 4: "complex32"}.get(kind.itemsize, "bfloat16")
             raise UnsupportedError(
-                f"{name!r} is of NumPy's void dtype {header.descr!r}, which does not say what it holds; "
-                f"pass the true dtype, such as dtype={guess!r}"
+                f"{name!r} is of NumPy's void dtype {header.descr!r}, which does not say what it holds",
+                tensor=name,
+                hints=[Hint("dtype", guess, "if that is its true dtype", of="load")],
             )
         if dtypes.get(dtype).itemsize != kind.itemsize:
             raise UsageError(
-                f"dtype={dtype!r} takes {dtypes.get(dtype).itemsize} bytes, "
-                f"an element of {name!r} has {kind.itemsize}; a dict tells the dtype of each array by name"
+                f"dtype={dtype!r} takes {dtypes.get(dtype).itemsize} bytes, an element of {name!r} has {kind.itemsize}",
+                tensor=name,
+                hints=[Hint(purpose="a dict tells the dtype of each array by name")],
             )
         return dtype
     if kind.itemsize not in _VOIDS:
@@ -313,6 +317,6 @@ def _later_nothing(found: Found) -> Deferred:
         try:
             return Strings(shape, np.zeros(math.prod(shape) + 1, np.int64), b"", encoding, meta=found.meta)
         except MemoryError:
-            raise LimitError(f"no memory for string{list(shape)} (byte {found.start})") from None
+            raise LimitError(f"no memory for string{list(shape)}", at=found.start) from None
 
     return Deferred("strings", "string", found.header.shape, lambda: part(...), 0, part, meta=found.meta)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tensorbytes.errors import CorruptError, LimitError, LossError, UnsupportedError
+from tensorbytes.errors import USE_TB, CorruptError, Hint, LimitError, LossError, UnsupportedError
 from tensorbytes.formats import _json
 
 MAGIC = b"\x93NUMPY"
@@ -61,16 +61,17 @@ def noted(descr: str, shape: tuple[int, ...], note: Mapping[str, Any], allow: fr
     if "meta" in note or "document" in note:
         if "meta" not in allow:
             raise LossError(
-                f"metadata and names of {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}; "
-                "pass allow={'meta'} to drop the metadata, or use 'tb'",
+                f"metadata and names of {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
                 feature="meta",
+                hints=[Hint("allow", {"meta"}, "to drop the metadata"), USE_TB],
             )
         # Empty rather than gone: what the dtype itself says stays unsaid.
         less = {key: {} if key == "meta" else item for key, item in note.items() if key != "document"}
         return noted(descr, shape, less, frozenset())
     raise LossError(
-        f"names that take {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}; use shorter ones, or 'tb'",
+        f"names that take {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
         feature="name",
+        hints=[Hint(purpose="use shorter ones"), USE_TB],
     )
 
 
@@ -102,14 +103,14 @@ def needed(head: memoryview | bytes, at: int) -> int:
         raise CorruptError("the header of an npy array is cut short", at=len(head))
     version = head[at + 6], head[at + 7]
     if version not in _VERSIONS:
-        raise UnsupportedError(f"npy version {version[0]}.{version[1]} is unknown; known: 1.0, 2.0, 3.0 (byte {at})")
+        raise UnsupportedError(f"npy version {version[0]}.{version[1]} is unknown; known: 1.0, 2.0, 3.0", at=at)
     length, _ = _VERSIONS[version]
     start = at + 8 + length.size
     if start > len(head):
         raise CorruptError("the header of an npy array is cut short", at=len(head))
     (size,) = length.unpack_from(head, at + 8)
     if size > _MOST_BYTES:
-        raise LimitError(f"an npy header of {size} bytes, over the limit of {_MOST_BYTES} (byte {at})")
+        raise LimitError(f"an npy header of {size} bytes, over the limit of {_MOST_BYTES}", at=at)
     return int(start - at + size)
 
 
@@ -128,8 +129,14 @@ def read(data: memoryview | bytes, at: int) -> Header:
         raise CorruptError(f"the npy header: {error.what}", at=start + error.at) from None
     if descr is None:
         raise UnsupportedError(
-            f"a structured npy array (byte {at}): load it with NumPy, and save its fields as a dict, "
-            "{name: x[name] for name in x.dtype.names}"
+            "a structured npy array",
+            at=at,
+            hints=[
+                Hint(
+                    purpose="load it with NumPy, and save its fields as a dict, "
+                    "{name: x[name] for name in x.dtype.names}"
+                )
+            ],
         )
     note: dict[str, Any] = {}
     if comment.startswith(_COMMENT[1:]):

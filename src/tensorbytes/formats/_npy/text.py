@@ -69,7 +69,7 @@ def strings(rows: Array, at: int) -> Strings:
         np.cumsum(offsets, out=offsets)
         return Strings(rows.shape, offsets, b"".join(pieces), "utf-8" if text else "bytes")
     except MemoryError:
-        raise LimitError(f"no memory for {rows.size} strings (byte {at})") from None
+        raise LimitError(f"no memory for {rows.size} strings", at=at) from None
 
 
 def _bytes(rows: Array) -> tuple[bytes, Array]:
@@ -85,7 +85,7 @@ def _utf8(rows: Array, at: int) -> tuple[bytes, Array]:
     try:
         data = str(cells.astype("<u4").data, "utf-32-le").encode()
     except UnicodeDecodeError:
-        raise UnsupportedError(f"text with a lone surrogate has no UTF-8 form (byte {at})") from None
+        raise UnsupportedError("text with a lone surrogate has no UTF-8 form", at=at) from None
     sizes = 1 + (cells >= 0x80) + (cells >= 0x800) + (cells >= 0x10000)
     ends = np.concatenate(([0], np.cumsum(sizes)))[np.cumsum(lengths)]
     return data, np.diff(ends, prepend=0)

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Mapping
 
 from tensorbytes import storage
-from tensorbytes.errors import CorruptError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 
 _DIGITS = re.compile("[0-9]{1,19}")
 _SHA1 = re.compile("[0-9a-fA-F]{40}")
@@ -60,8 +60,9 @@ class Files:
     def _file(self, location: str, label: str, at: int) -> memoryview:
         if self._folder is None:
             raise UnsupportedError(
-                f"{label} keeps its data in another file, {location!r}, which bytes alone don't lead to: "
-                f"load the model by its path (byte {at})"
+                f"{label} keeps its data in another file, {location!r}, which bytes alone don't lead to",
+                at=at,
+                hints=[Hint(operation="load", arguments=("path",), purpose="reads the model with its files")],
             )
         if location not in self._open:
             self._open[location] = self._read(self._resolve(location, label, at), location, label, at)
@@ -82,9 +83,9 @@ class Files:
             raise CorruptError(f"{label}: external data in {location[:200]!r}: {error}", at=at) from None
         if not inside:
             raise CorruptError(
-                f"{label}: external data in {location!r}, a link that leads out of the model's folder; "
-                "put the file itself there",
+                f"{label}: external data in {location!r}, a link that leads out of the model's folder",
                 at=at,
+                hints=[Hint(purpose="put the file itself there")],
             )
         return path
 
@@ -103,8 +104,9 @@ class Files:
             if state.st_nlink > 1:
                 raise CorruptError(
                     f"{label}: external data in {location!r}, a file with {state.st_nlink} names, "
-                    "which may be someone else's; make it a copy",
+                    "which may be someone else's",
                     at=at,
+                    hints=[Hint(purpose="make it a copy")],
                 )
             if not state.st_size:
                 return memoryview(b"")

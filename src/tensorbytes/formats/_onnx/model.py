@@ -101,7 +101,7 @@ def _take_graph(
             found = _sparse(data, item, context, leaves)
         leaves[str(found.path[0][1])] = found
         if len(leaves) > context.budget.max_tensors:
-            raise LimitError(f"over {context.budget.max_tensors} initializers (byte {item.at})")
+            raise LimitError(f"over {context.budget.max_tensors} initializers", at=item.at)
 
 
 def _constants(data: memoryview, graph: proto.Field) -> int:
@@ -164,7 +164,7 @@ def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves
         try:
             return Sparse("coo", shape, (places,), values)
         except InvalidValueError as error:
-            raise CorruptError(f"{name!r}: {error}", at=at) from None
+            raise CorruptError(f"{name!r}: {error.fault}", at=at) from None
 
     size = math.prod(held) * (row.itemsize + 8 * len(shape))
     later = Deferred("sparse", row.name, shape, fetch, size)

@@ -24,7 +24,7 @@ from tensorbytes._wire import proto, strings_unpack
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.dtypes import DType
-from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, LimitError, UnsupportedError
 from tensorbytes.formats import _json, _packed, _parts, _typed
 from tensorbytes.formats._onnx.files import Files
 from tensorbytes.formats._tensorproto import check_bits, check_shape
@@ -108,7 +108,7 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
         message.code = proto.number(item)
     elif number == 3:
         raise UnsupportedError(
-            f"a segment of a tensor, or a sequence of tensors (SequenceProto): neither is read here (byte {item.at})"
+            "a segment of a tensor, or a sequence of tensors (SequenceProto): neither is read here", at=item.at
         )
     elif number == 6:  # a tag or a length in a longer form than the kernel takes
         piece = proto.delimited(data, item)
@@ -144,14 +144,14 @@ def take_dims(dims: list[int], data: memoryview, item: proto.Field, budget: Budg
             raise CorruptError(f"a dimension is {size - (1 << 64)}", at=item.at)
         dims.append(size)
         if len(dims) > budget.max_rank:
-            raise LimitError(f"a tensor of rank over the limit of {budget.max_rank} (byte {item.at})")
+            raise LimitError(f"a tensor of rank over the limit of {budget.max_rank}", at=item.at)
         if item.wire == proto.VARINT:
             return
 
 
 def _location(number: int, at: int) -> bool:
     if number > 1:
-        raise UnsupportedError(f"the data location {number} is unknown (byte {at})")
+        raise UnsupportedError(f"the data location {number} is unknown", at=at)
     return number == 1
 
 
@@ -245,7 +245,7 @@ def described(message: Message, budget: Budget) -> tuple[DType, tuple[int, ...]]
         if message.code == 0:
             raise CorruptError(f"{message.label} has no data type: not an ONNX TensorProto", at=message.at)
         what = "strings, where numbers are due" if message.code == STRING else f"the unknown data type {message.code}"
-        raise UnsupportedError(f"{message.label} has {what} (byte {message.at})")
+        raise UnsupportedError(f"{message.label} has {what}", at=message.at)
     row = BY_CODE[message.code]
     return row, check_shape(message.dims, row.itemsize, budget, message.at)
 
@@ -335,8 +335,11 @@ def _strings(data: memoryview, message: Message, encoding: str, budget: Budget) 
     try:
         return Strings(shape, offsets, raw, encoding)
     except InvalidValueError as error:
-        hint = "; encoding='bytes' reads them as they are" if encoding == "utf-8" else ""
-        raise CorruptError(f"{message.label}: {error}{hint}", at=message.at) from None
+        raise CorruptError(
+            f"{message.label}: {error.fault}",
+            at=message.at,
+            hints=[Hint("encoding", "bytes", "to read them as they are", of="load")] if encoding == "utf-8" else (),
+        ) from None
 
 
 def _joined(runs: list[tuple[Array, Any]]) -> tuple[Array, Any]:

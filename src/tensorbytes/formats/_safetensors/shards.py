@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tensorbytes import storage
-from tensorbytes.errors import CorruptError, TensorbytesError, UsageError
+from tensorbytes.errors import CorruptError, Hint, TensorbytesError, UsageError
 from tensorbytes.formats import _beside, _json
 from tensorbytes.formats._parts import Part
 from tensorbytes.io import publish
@@ -68,7 +68,7 @@ def read(path: str, parse: Callable[[memoryview], _File], lazy: bool) -> list[_F
     found, *more = find(path)
     if more:
         names = " and ".join(os.path.basename(name) for name in (found, *more))
-        raise UsageError(f"{path} holds {names}: pass the path of one of them")
+        raise UsageError(f"it holds {names}", path=path, hints=[Hint(purpose="pass the path of one of them")])
     get = storage.map_file if lazy else storage.read
     if found.endswith(SUFFIX):
         return [_named(found, lambda: parse(get(found)))]
@@ -138,10 +138,10 @@ def held(path: str) -> dict[str, int]:
 def check_target(target: Target) -> str:
     """The path of a checkpoint to be written."""
     if not storage.is_local(target):
-        raise UsageError("max_shard_bytes= makes several files: save to a local path")
+        raise UsageError("max_shard_bytes makes several files", hints=[Hint(purpose="save to a local path")])
     path = os.fspath(target)  # type: ignore[arg-type]
     if not path.endswith(SUFFIX) or os.path.isdir(path):
-        raise UsageError(f"{path}: a checkpoint is saved under a name such as folder/{SINGLE}")
+        raise UsageError(f"a checkpoint is saved under a name such as folder/{SINGLE}", path=path)
     return path
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorbytes import dtypes, storage, threads
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats import _zip
 from tensorbytes.formats._torch import pickle_read
 from tensorbytes.formats._torch import tree as torch_tree
@@ -68,10 +68,13 @@ class Archive:
         script = next((name for name in names if name.endswith("/constants.pkl") or "/code/" in name), None)
         if script is not None:
             raise UnsupportedError(
-                f"a TorchScript archive (it has {script!r}): it holds a program; save its state_dict()"
+                f"a TorchScript archive (it has {script!r}): it holds a program",
+                hints=[Hint(purpose="save its state_dict()")],
             )
         if any(name.endswith("/archive_format") or "/models/" in name for name in names):
-            raise UnsupportedError("an archive of torch.export (.pt2): it holds a program; save its state_dict")
+            raise UnsupportedError(
+                "an archive of torch.export (.pt2): it holds a program", hints=[Hint(purpose="save its state_dict")]
+            )
         found = next((name for name in names if name.endswith("/data.pkl") and name.count("/") == 1), None)
         if found is None:
             raise CorruptError("a zip archive without data.pkl: not one of torch.save", at=0)

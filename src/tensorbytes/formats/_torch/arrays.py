@@ -107,7 +107,7 @@ def value(raw: Any, kind: Any, shape: Any, order: str, budget: Budget, axes: Any
     try:
         element = npy_arrays.element(kind.descr)
     except UnsupportedError as error:
-        raise RefusedError(str(error)) from None
+        raise RefusedError(error.fault) from None
     if not element.dtype or not element.itemsize:
         raise RefusedError(f"a NumPy array of the dtype {kind.descr!r}, which does not say what it holds")
     check_shape(shape, element.itemsize, budget, 0)

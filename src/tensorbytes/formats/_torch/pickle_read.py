@@ -90,7 +90,7 @@ def run(data: bytes, start: int, base: int, world: World, budget: Budget) -> tup
     except FaultError as error:
         raise CorruptError(str(error), at=base + at) from None
     except RefusedError as error:
-        raise UnsupportedError(f"{error} (byte {base + at})") from None
+        raise UnsupportedError(str(error), at=base + at) from None
     return machine.stack[0], at + 1
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, UnsupportedError
+from tensorbytes.errors import LIMITS, MORE_TENSORS, CorruptError, LimitError, UnsupportedError
 from tensorbytes.formats import _json, _parts
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._tensorproto import check_bits, check_shape
@@ -173,7 +173,7 @@ def document(root: Any, notes: Notes, budget: Budget, lazy: bool, skip: bool = F
         else:
             reader.plain(node, path)
         if len(reader.leaves) > budget.max_tensors:
-            raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+            raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
     if unused:
         raise notes.wrong(f"{path_name(next(iter(unused)))!r} is not there")
     return reader.document()

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LimitError, UnsupportedError, UsageError
+from tensorbytes.errors import Hint, LimitError, UnsupportedError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.tree import Leaf, Path, path_name
 
-ADVICE = "only tensors and plain values are read, and nothing is executed: save model.state_dict() or plain tensors"
+WHY = "only tensors and plain values are read, and nothing is executed"
+SAVE = Hint(purpose="save model.state_dict() or plain tensors")
+ADVICE = f"{WHY}: {SAVE.purpose}"
 SET_ADVICE = "sets have no order to keep; save a list"
+SKIP = Hint("objects", "skip", "to leave out what is not read", of="load")
 KIND = "object"
 # Names are text of the file's own: a short pickle could make many of them.
 _MOST_KINDS = 10_000
@@ -25,7 +28,7 @@ class Opaque:
 
     __slots__ = ("at", "what", "why")
 
-    def __init__(self, what: str, why: str = ADVICE, at: int = -1) -> None:
+    def __init__(self, what: str, why: str = WHY, at: int = -1) -> None:
         # Names come from files: nothing in them may steer a terminal.
         self.what = what if what.isprintable() else repr(what)[1:-1]
         self.why, self.at = why, at
@@ -34,9 +37,8 @@ class Opaque:
         """What it is, where, beside how many others, and why it is not read."""
         what = f"a {self.what}" if self.what in ("set", "frozenset") else f"'{self.what}'"
         where = f" at {path_name(path)!r}" if path else ""
-        place = f" (byte {self.at})" if self.at >= 0 else ""
         more = f", and {others} more object{'s' * (others > 1)}" if others else ""
-        return f"{what}{where}{place}{more}: {self.why}"
+        return f"{what}{where}{more}: {self.why}"
 
 
 class Unread:
@@ -45,7 +47,7 @@ class Unread:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Opaque] = {}
 
-    def __call__(self, what: str, why: str = ADVICE) -> Opaque:
+    def __call__(self, what: str, why: str = WHY) -> Opaque:
         found = self._known.get((what, why))
         if found is None:
             if len(self._known) >= _MOST_KINDS:
@@ -58,7 +60,7 @@ def skips(options: Options) -> bool:
     """The read option objects=: whether what can't be read is left out."""
     wanted = options.get("objects", "refuse")
     if wanted not in ("refuse", "skip"):
-        raise UsageError(f"objects={wanted!r}: expected 'refuse', or 'skip' to leave out what is not read")
+        raise UsageError(f"objects={wanted!r}", expected="'refuse', or 'skip' to leave out what is not read")
     return bool(wanted == "skip")
 
 
@@ -68,6 +70,7 @@ def leaf(what: str, refuse: Callable[[], NoReturn], path: Path, shape: tuple[int
 
 
 def refused(found: Opaque, path: Path, others: int = 0) -> UnsupportedError:
-    """The error for an object and so many others; what can be left out, it says."""
-    skip = "; objects='skip' leaves out what is not read" if path else ""
-    return UnsupportedError(f"{found.words(path, others)}{skip}")
+    """The error for an object and this many others; what can be left out, it says."""
+    at = found.at if found.at >= 0 else None
+    hints = [SAVE] * (found.why == WHY) + [SKIP] * bool(path)
+    return UnsupportedError(found.words(path, others), at=at, tensor=path_name(path) if path else None, hints=hints)

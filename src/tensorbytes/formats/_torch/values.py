@@ -187,7 +187,7 @@ def _later(
         try:
             return make()
         except InvalidValueError as error:
-            raise CorruptError(str(error), at=at) from None
+            raise CorruptError(error.fault, at=at) from None
 
     # `make` leaves the metadata out: load() adds it.
     return Held(Deferred(kind, dtype, shape, fetch, nbytes, meta=parts[-1].value.meta), storages)

@@ -70,15 +70,17 @@ def open_source(
     name = checked_name(compression)
     whole = start == 0 and end is None
     if not whole and not 0 <= start <= (start if end is None else end):
-        raise UsageError(f"expected a range of bytes, got {start} to {end}")
+        raise UsageError(expected="a range of bytes", got=f"{start} to {end}")
     raw = open_plain(target)
     try:
         if not whole and not raw.seekable:
-            raise UsageError(f"{raw.path}: a range of bytes needs a file that can be read at any place")
+            raise UsageError("a range of bytes needs a file that can be read at any place", path=raw.path)
         if name == "auto":
             name = _detected(raw)
         if not whole and name != "none":
-            raise UsageError(f"{raw.path}: a range of bytes can be read of uncompressed files only, this one is {name}")
+            raise UsageError(
+                f"a range of bytes can be read of uncompressed files only, and this one is {name}", path=raw.path
+            )
         if not whole:
             raw.limit(start, end)
         if name == "none":
@@ -124,9 +126,9 @@ def compressor(name: str | None, level: int | None = None) -> Compressor:
     """
     name = checked_name(name)
     if level is not None and (name not in ("gzip", "zlib") or level not in range(10)):
-        raise UsageError(f"expected a level from 0 to 9 for gzip or zlib, got {level!r} for {name}")
+        raise UsageError(expected="a level from 0 to 9 for gzip or zlib", got=f"{level!r} for {name}")
     if name == "auto":
-        raise UsageError(f"nothing to detect when writing; expected one of {', '.join(NAMES)}")
+        raise UsageError("nothing to detect when writing", expected=f"one of {', '.join(NAMES)}")
     if name == "none":
         return _Plain()
     if name == "snappy":

@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, Protocol, TypeAlias
 
-from tensorbytes.errors import CorruptError, LimitError, Limits
+from tensorbytes.errors import MORE_BYTES, CorruptError, LimitError, Limits
 from tensorbytes.typing import Buffer, bytes_view
 
 
@@ -354,8 +354,10 @@ class Unsnapper:
             self._fail("the file ends inside a snappy block", feed.total)
         else:
             self._failure = LimitError(
-                f"{feed.path}: a snappy block of {max(plain, length)} bytes at byte {feed.offset}; "
-                f"the limit is {self._limits.max_bytes}"
+                f"a snappy block of {max(plain, length)} bytes, over the limit of {self._limits.max_bytes}",
+                path=feed.path,
+                at=feed.offset,
+                hints=[MORE_BYTES],
             )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorbytes import _wire, formats
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
+from tensorbytes.errors import LIMITS, MORE_BYTES, REPAIR, CorruptError, Hint, LimitError, Limits, UsageError
 from tensorbytes.records.files.memory import FRESH, Memory
 from tensorbytes.tensor import Array
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
@@ -31,7 +31,7 @@ _LARGE_BATCH_BYTES = 8 << 20
 # Formats that no damaged record is taken for: their files start with more than a number.
 _OTHERS = frozenset({"npz", "npy", "torchfile", "safetensors", "arrow", "parquet", "gguf"})
 _HEAD_BYTES = 4096
-ADVICE = "; repair(src, dst) keeps the records that are whole, on_corrupt='skip' reads around the damage"
+AROUND_DAMAGE = (REPAIR, Hint("on_corrupt", "skip", "to read around the damage", of="open_records"))
 QUESTION = "is this a TFRecord file, in this compression?"
 
 
@@ -146,7 +146,13 @@ def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: i
     if stream.size is not None and length > stream.size - base:
         raise fault(stream, _wire.CUT_PAYLOAD, carried, base, number)
     if stream.size is None and length > budget.left:
-        raise LimitError(f"{stream.path}: a record of {length} bytes at byte {base}; the limit is {budget.left}")
+        raise LimitError(
+            f"a record of {length} bytes, over the limit of {budget.left}",
+            path=stream.path,
+            at=base,
+            record=number,
+            hints=[MORE_BYTES],
+        )
     return max(length, size) if size >= _MOST_DOUBLED else min(max(length, size), 2 * size)
 
 
@@ -163,9 +169,13 @@ def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -
     else:
         what = f"the header of {which} is damaged: its length and the checksum of it disagree"
     if at or status not in (_wire.CUT_HEADER, _wire.BAD_LENGTH):
-        return CorruptError(what + ADVICE, at=at, path=stream.path)
+        return CorruptError(what, at=at, path=stream.path, record=number, hints=AROUND_DAMAGE)
     # Where a file starts with no header, it is more likely no such file than a damaged one.
     found = formats.sniff(bytes(rest[:_HEAD_BYTES]), len(rest) if stream.size is None else stream.size)
     if found in _OTHERS:
-        return UsageError(f"{stream.path} is a file of format {found!r}, without records: tb.open(path) reads it")
-    return CorruptError(f"{what}; {QUESTION}", at=at, path=stream.path)
+        return UsageError(
+            f"a file of format {found!r}, without records",
+            path=stream.path,
+            hints=[Hint(operation="open", arguments=("path",), purpose="reads it")],
+        )
+    return CorruptError(what, at=at, path=stream.path, record=number, hints=[Hint(purpose=QUESTION)])

@@ -22,7 +22,7 @@ import numpy as np
 
 from tensorbytes import _wire, formats, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, TensorbytesError, UsageError
 from tensorbytes.io import beside
 from tensorbytes.io.holding import check_free
 from tensorbytes.records.files import framing
@@ -135,7 +135,9 @@ class Index:
     def _check_stamp(self) -> None:
         path = storage.describe(self._target)
         if self.stamp is not None and self.stamp != _stamp(path):
-            raise CorruptError("the file has changed since it was indexed: open it again", at=0, path=path)
+            raise CorruptError(
+                "the file has changed since it was indexed", at=0, path=path, hints=[Hint(purpose="open it again")]
+            )
 
     def _read_block(self, numbers: Array) -> Block:
         self._check_stamp()
@@ -173,6 +175,7 @@ class Index:
                 f"record {number} is damaged, or not where the index has it: no {size} bytes with their checksum here",
                 at=start - HEADER_BYTES,
                 path=path,
+                record=number,
             )
 
     def _read(self, start: int, size: int) -> Buffer:
@@ -233,7 +236,7 @@ def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
     saved = []
     for target in expand(paths):
         if not storage.is_local(target):
-            raise UsageError(f"{storage.describe(target)}: an index is saved beside a local file only")
+            raise UsageError("an index is saved beside a local file only", path=storage.describe(target))
         path = os.fspath(target)
         check_free(path)  # it would be of the past as soon as it is there
         _save(path, _build(path, 0, None, compression, Budget(LIMITS)))
@@ -244,7 +247,9 @@ def build_index(paths: Any, *, compression: str = "auto") -> list[str]:
 def _index(target: Any, compression: str, budget: Budget) -> Index:
     path, start, end = byte_range(target)
     if not _can_seek(path):  # a pipe, say: reading it for its index would leave nothing to read
-        raise UsageError("a stream that can't seek has no length and no random access: read it in order")
+        raise UsageError(
+            "a stream that can't seek has no length and no random access", hints=[Hint(purpose="read it in order")]
+        )
     if not storage.is_path(path):
         with _position_kept(path):
             return _build(path, start, end, compression, budget)

@@ -29,12 +29,12 @@ class SeekableInflate:
         self._raw = open_plain(target)
         try:
             if not self._raw.seekable:
-                raise UsageError(f"{self._raw.path} can't be read at any place: it has no seek()")
+                raise UsageError("it can't be read at any place: it has no seek()", path=self._raw.path)
             name = checked_name(compression)
             if name == "auto":
                 name = detect(self._raw.peek(HEAD_BYTES))
             if name == "none":
-                raise UsageError(f"{self._raw.path} is not compressed")
+                raise UsageError("it is not compressed", path=self._raw.path)
             self._raw.seek(0)
             self._feed = Feed(self._raw)
             self._decoder = decoder(name, self._feed, limits, seekable=True)
@@ -49,7 +49,7 @@ class SeekableInflate:
     def read_at(self, start: int, size: int) -> bytearray:
         """`size` plain bytes from `start` on, fewer only where the stream ends before that."""
         if start < 0 or size < 0:
-            raise UsageError(f"expected a start and a size of 0 or more, got {start} and {size}")
+            raise UsageError(expected="a start and a size of 0 or more", got=f"{start} and {size}")
         with self._lock:
             self._go_near(start)
             end, out = start + size, bytearray()

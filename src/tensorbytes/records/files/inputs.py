@@ -83,7 +83,7 @@ class Inputs:
         if start is None:
             self._starts[id(target)] = -1
         elif start < 0:
-            raise UsageError(f"{storage.describe(target)} was read already, and can't be read again")
+            raise UsageError("it was read already, and can't be read again", path=storage.describe(target))
         else:
             target.seek(start)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tensorbytes import storage
-from tensorbytes.errors import MissingDependencyError, UsageError
+from tensorbytes.errors import Hint, MissingDependencyError, UsageError
 from tensorbytes.io.hidden import is_hidden
 
 _SHARDS = re.compile(r"(?P<name>.+)@(?P<count>\d+|\*)", re.DOTALL)
@@ -69,13 +69,13 @@ def expand(paths: Any) -> list[Any]:
         return list(_expand_one(paths))
     if isinstance(paths, bytes | bytearray | memoryview | Mapping) or not isinstance(paths, Iterable):
         raise UsageError(
-            f"expected a path, a URL, a glob, 'name@10', a file object or a list of these, "
-            f"got {type(paths).__qualname__}"
+            expected="a path, a URL, a glob, 'name@10', a file object or a list of these",
+            got=type(paths).__qualname__,
         )
     found: list[Any] = []
     for item in paths:
         if not _is_one(item):
-            raise UsageError(f"expected paths, URLs or file objects in the list, got {type(item).__qualname__}")
+            raise UsageError("the list", expected="paths, URLs or file objects", got=type(item).__qualname__)
         found += _expand_one(item)
     if not found:
         raise UsageError("no files to read: the list of paths is empty")
@@ -91,7 +91,7 @@ def _expand_one(item: Any) -> Iterable[Any]:
         return [item]
     path = os.fspath(item)
     if not isinstance(path, str):
-        raise UsageError(f"expected text for a path, got {path!r}")
+        raise UsageError("a path", expected="text", got=repr(path))
     return _expand_url(path) if storage.is_url(path) else _expand_path(path)
 
 
@@ -100,7 +100,9 @@ def _expand_one(item: Any) -> Iterable[Any]:
 
 def _expand_path(path: str) -> list[str]:
     if os.path.isdir(path):
-        raise UsageError(f"{path!r} is a folder; {os.path.join(path, '*')!r} means the files in it")
+        raise UsageError(
+            f"{path!r} is a folder", hints=[Hint(purpose=f"{os.path.join(path, '*')!r} means the files in it")]
+        )
     if os.path.lexists(path):
         return [path]
     if shards := _SHARDS.fullmatch(path):
@@ -206,7 +208,7 @@ def _shards(name: str, count: str, files: Any) -> list[str]:
     else:
         wanted = int(count)
     if not 0 < wanted <= _MOST_SHARDS:
-        raise UsageError(f"expected 1 to {_MOST_SHARDS} shards, got {name}@{wanted}")
+        raise UsageError(expected=f"1 to {_MOST_SHARDS} shards", got=f"{name}@{wanted}")
     absent = [shard_path(name, index, wanted) for index in range(wanted) if (index, wanted) not in found]
     if absent:
         raise _missing(f"shards of {name!r}", absent)

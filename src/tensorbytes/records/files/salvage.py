@@ -21,7 +21,7 @@ import numpy as np
 
 from tensorbytes import _wire, formats, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
+from tensorbytes.errors import LIMITS, MORE_BYTES, CorruptError, Hint, LimitError, Limits, UsageError
 from tensorbytes.io import holding, publish
 from tensorbytes.io.holding import Hold
 from tensorbytes.notebook import Displayed
@@ -195,7 +195,12 @@ class _Reader:
         """Have all bytes of the record here, whose header is sound; False if the stream ends before."""
         window, limit = self._window, self._budget.left
         if window.last is None and length > limit and window.reach(self._at + HEADER_BYTES + limit):
-            raise LimitError(f"{self._path}: a record of {length} bytes at byte {self._at}; the limit is {limit}")
+            raise LimitError(
+                f"a record of {length} bytes, over the limit of {limit}",
+                path=self._path,
+                at=self._at,
+                hints=[MORE_BYTES],
+            )
         end = self._at + FRAME_BYTES + length
         return (window.last is None or end <= window.last) and window.reach(end)
 
@@ -210,11 +215,11 @@ def _length(header: memoryview) -> int:
 class _Account:
     """What is known of a file so far."""
 
-    def __init__(self, limits: Limits, advice: str) -> None:
+    def __init__(self, limits: Limits, advice: Hint) -> None:
         self.records = self.intact = 0
         self.objects = Survey()
         self._budget = Budget(limits)
-        self._advice = advice  # to whom the file is of another format
+        self._advice = advice  # for a file of another format
         self.damages: list[Damage] = []
 
     def blocks(self, source: Source, progress: Progress | None) -> Iterator[Block]:
@@ -240,7 +245,7 @@ class _Account:
         if head and not self.records:
             found = formats.sniff(head, self.report(source.path).size)
             if found not in (None, "tb"):
-                raise UsageError(f"{source.path} is a file of format {found!r}, without records; {self._advice}")
+                raise UsageError(f"a file of format {found!r}, without records", path=source.path, hints=[self._advice])
 
     def report(self, path: str) -> Report:
         size = self.intact + sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
@@ -261,7 +266,9 @@ def verify(
     `path` may be a URL or a file object as well. `progress` is called with the bytes read so far
     and their total, or None if that is unknown. A file of another format raises UsageError.
     """
-    account = _Account(limits, "to check it: with tb.open(path) as f: f.verify(), or the command tb verify")
+    account = _Account(
+        limits, Hint(operation="open", arguments=("path",), purpose="gives a file with a verify() that checks it")
+    )
     with open_source(path, compression, limits=limits) as source:
         deque(account.blocks(source, progress), maxlen=0)
         return account.report(source.path)
@@ -286,9 +293,11 @@ def repair(
     same = src is dst or (storage.is_local(src) and storage.is_local(dst) and _same_file(src, dst))
     if same and not replace:
         raise UsageError(
-            f"{storage.describe(src)} would be replaced by its repaired self: pass replace=True, or keep it"
+            "it would be replaced by its repaired self",
+            path=storage.describe(src),
+            hints=[Hint("replace", True, "to replace it", of="repair"), Hint(purpose="give another target")],
         )
-    account = _Account(limits, "the command tb repair keeps the tensors of such files that are whole")
+    account = _Account(limits, Hint(purpose="the command tb repair keeps the tensors of such files that are whole"))
     # Who replaces what he reads has the path all the time: what is appended meanwhile would be lost.
     with _held(dst) if same else contextlib.nullcontext() as hold, _openings(src, compression, limits) as opened:
         native = _is_native(opened, limits)
@@ -365,8 +374,10 @@ def _check_kept(report: Report, same: bool) -> None:
         rest = "it is not replaced by nothing" if same else "nothing is written"
         raise CorruptError(f"no object in it is whole, so {rest}", at=at, path=report.path)
     if same:
-        raise UsageError(f"{report.path}: no record in it is whole, so it is not replaced by nothing")
-    raise CorruptError(f"no record in it is whole, so nothing is written; {QUESTION}", at=at, path=report.path)
+        raise UsageError("no record in it is whole, so it is not replaced by nothing", path=report.path)
+    raise CorruptError(
+        "no record in it is whole, so nothing is written", at=at, path=report.path, hints=[Hint(purpose=QUESTION)]
+    )
 
 
 def _held(path: Any) -> Hold:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from tensorbytes import storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import CorruptError, Hint, UsageError
 from tensorbytes.records.files.decoders import Decoder, Feed
 from tensorbytes.typing import Buffer, bytes_view
 
@@ -144,14 +144,16 @@ class PlainSource(Source):
         room = self._within(count)
         piece = self._some(room)
         if isinstance(piece, str):
-            raise UsageError(f"{self.path} gives text: open the file in binary mode, with 'rb'")
+            raise UsageError(
+                "it gives text", path=self.path, hints=[Hint(purpose="open the file in binary mode, with 'rb'")]
+            )
         if self._checked(None if piece is None else len(piece), room) > room:
-            raise UsageError(f"{self.path} gave {len(piece)} bytes when asked for {room}")
+            raise UsageError(f"it gave {len(piece)} bytes when asked for {room}", path=self.path)
         return bytes(piece)
 
     def _checked(self, count: int | None, room: int) -> int:
         if count is None:
-            raise UsageError(f"{self.path} has no bytes ready: a file object must wait for them, not return None")
+            raise UsageError("no bytes are ready: a file object must wait for them, not return None", path=self.path)
         if not count and room and self._end is not None:
             raise CorruptError(
                 f"the file ends before the range of bytes {self._start} to {self._end} does: has it become shorter?",
@@ -301,10 +303,14 @@ class Prefetched(Source):
     def _read_piece(self) -> Buffer:
         if self._last is None:
             if os.getpid() != self._queue.process:
-                raise UsageError(f"{self.path} was opened before a fork: open it in the process that reads it")
+                raise UsageError(
+                    "it was opened before a fork",
+                    path=self.path,
+                    hints=[Hint(purpose="open it in the process that reads it")],
+                )
             item = self._queue.take()
             if item is None:
-                raise UsageError(f"{self.path} is closed")
+                raise UsageError("it is closed", path=self.path)
             piece, self.consumed = item
             if isinstance(piece, BaseException) or not len(piece):
                 self._last = piece

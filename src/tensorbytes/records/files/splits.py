@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import _wire, storage
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Hint, UsageError
 from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.index import Index, current_index
 from tensorbytes.records.files.paths import Split, expand
@@ -34,16 +34,17 @@ def plan(paths: Any, n: int) -> list[Split]:
     refused, with the advice to read whole files in parallel.
     """
     if n < 1:
-        raise UsageError(f"{n} splits: expected 1 or more")
+        raise UsageError(f"{n} splits", expected="1 or more")
     files = []
     for target in expand(paths):
         if not storage.is_local(target):
-            raise UsageError(f"{storage.describe(target)}: only local files are split")
+            raise UsageError("only local files are split", path=storage.describe(target))
         with open_source(target) as source:
             if source.compression != "none":
                 raise UsageError(
-                    f"{source.path} is compressed ({source.compression}) and can't be read from the middle: "
-                    "give whole files to each reader"
+                    f"a compressed file ({source.compression}) can't be read from the middle",
+                    path=source.path,
+                    hints=[Hint(purpose="give whole files to each reader")],
                 )
             files.append((os.fspath(target), source.size or 0))
     total = sum(size for _, size in files)

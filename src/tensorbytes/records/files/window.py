@@ -73,7 +73,7 @@ class Window:
         try:
             room = bytes_view(np.empty(size, np.uint8))
         except MemoryError:
-            raise LimitError(f"{self._stream.path}: no memory for {size} bytes of one record") from None
+            raise LimitError(f"no memory for {size} bytes of one record", path=self._stream.path) from None
         room[: len(kept)] = kept
         self._room, self._start = room, self._keep
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes, frameworks
-from tensorbytes.errors import LossError, MissingDependencyError
+from tensorbytes.errors import Hint, LossError, MissingDependencyError
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import write as arrow_write
 from tensorbytes.records.read.columns import Part, to_value
@@ -77,15 +77,17 @@ def _type(name: str, feature: Feature, in_lists: bool) -> pa.DataType:
     kind, shape = _item_type(name, feature), feature.shape
     if None in shape[1:]:
         raise LossError(
-            f"column {name!r} is {feature.describe()}: to_arrow() has lists that vary in their first dimension only; "
-            "leave it out with columns=",
+            f"column {name!r} is {feature.describe()}: to_arrow() has lists that vary in their first dimension only",
             feature="shape",
+            tensor=name,
+            hints=[Hint("columns", purpose="to leave it out", of="open_records")],
         )
     if math.prod(n or 1 for n in shape) > _MOST_ITEMS:
         raise LossError(
-            f"column {name!r} is {feature.describe()}: a list of Arrow's has at most {_MOST_ITEMS} values; "
-            "leave it out with columns=",
+            f"column {name!r} is {feature.describe()}: a list of Arrow's has at most {_MOST_ITEMS} values",
             feature="shape",
+            tensor=name,
+            hints=[Hint("columns", purpose="to leave it out", of="open_records")],
         )
     kind = pa.large_list(_fixed_type(kind, shape[1:])) if None in shape else _fixed_type(kind, shape)
     return pa.large_list(kind) if in_lists else kind
@@ -97,8 +99,10 @@ def _item_type(name: str, feature: Feature) -> pa.DataType:
     arrow = dtypes.get(feature.dtype).arrow
     if arrow is None:
         raise LossError(
-            f"column {name!r} is {feature.dtype}, which Arrow has no type for; leave it out with columns=",
+            f"column {name!r} is {feature.dtype}, which Arrow has no type for",
             feature="dtype",
+            tensor=name,
+            hints=[Hint("columns", purpose="to leave it out", of="open_records")],
         )
     return arrow_write.primitive(feature.dtype)
 

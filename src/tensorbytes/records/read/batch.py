@@ -6,7 +6,7 @@ from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
 
-from tensorbytes.errors import nearest
+from tensorbytes.errors import MissingNameError, nearest
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.schema import Feature
 from tensorbytes.tensor import Array
@@ -39,7 +39,9 @@ class Batch(UserDict[str, Any], Displayed):
         known = ", ".join(map(repr, list(self.data)[:_MOST_NAMED]))
         more = f" and {len(self.data) - _MOST_NAMED} more" if len(self.data) > _MOST_NAMED else ""
         has = f"it has {known}{more}" if known else "it has none"
-        raise KeyError(f"the batch has no column {name!r}; {has}{nearest(name, map(str, self.data))}")
+        raise MissingNameError(
+            f"the batch has no column {name!r}; {has}{nearest(name, map(str, self.data))}", tensor=str(name)
+        )
 
     def __setitem__(self, name: str, column: Any) -> None:
         super().__setitem__(name, column)

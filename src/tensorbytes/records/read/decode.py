@@ -11,7 +11,16 @@ import numpy as np
 
 from tensorbytes import _wire, dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, SchemaError, TensorbytesError, UnsupportedError
+from tensorbytes.errors import (
+    LIMITS,
+    CorruptError,
+    Hint,
+    LimitError,
+    Limits,
+    SchemaError,
+    TensorbytesError,
+    UnsupportedError,
+)
 from tensorbytes.records import example
 from tensorbytes.records.files.framing import BLOCK_BYTES, Block
 from tensorbytes.records.files.memory import offsets_of
@@ -93,13 +102,14 @@ def _check_column(column: Column) -> None:
     if inner and (column.in_lists or feature.dtype in STRINGS):
         raise UnsupportedError(
             f"column {column.name!r} is {feature.describe()}: steps of feature lists, and strings, may vary "
-            "in their first dimension only"
+            "in their first dimension only",
+            tensor=column.name,
         )
     if feature.dtype not in STRINGS:
         try:
             dtypes.to_numpy(feature.dtype)
         except UnsupportedError as error:
-            raise UnsupportedError(f"column {column.name!r} can't be read: {error}") from None
+            raise error.within(f"column {column.name!r} can't be read", tensor=column.name) from None
 
 
 class _Group:
@@ -138,8 +148,9 @@ def locate(block: Block, keys: Sequence[bytes], in_lists: bool, sequence: bool, 
         odd = np.flatnonzero(notes & _ODD)
         if odd.size:  # it can only be too large
             raise LimitError(
-                f"{block.path}: record {block.first + int(odd[0])} has a part of {_MOST_BYTES} bytes or more, "
-                "which is not read"
+                f"record {block.first + int(odd[0])} has a part of {_MOST_BYTES} bytes or more, which is not read",
+                path=block.path,
+                record=block.first + int(odd[0]),
             )
     return Located(block, kinds, spans, notes & _UNKNOWN)
 
@@ -276,8 +287,9 @@ def _payload(block: Block, index: int) -> memoryview:
 
 def _malformed(block: Block, index: int, sequence: bool, error: CorruptError) -> CorruptError:
     kind = "SequenceExample" if sequence else "Example"
-    what = f"record {block.first + index} is no sound {kind}: {error.what}"
-    return CorruptError(what, at=block.base + int(block.records[index, 0]) + error.at, path=block.path)
+    number = block.first + index
+    what = f"record {number} is not a sound {kind}: {error.what}"
+    return error.shifted(block.base + int(block.records[index, 0]), block.path).replaced(what=what, record=number)
 
 
 def names_in(block: Block, index: int, sequence: bool, in_lists: bool, budget: Budget) -> list[str]:
@@ -306,9 +318,15 @@ def _unknown_feature(block: Block, index: int, group: _Group, plan: Plan, budget
     names = names_in(block, index, plan.schema.sequence or group.in_lists, group.in_lists, budget)
     name = min(set(names) - {column.key for column in group.columns})
     return SchemaError(
-        f"{block.path}: record {block.first + index} has a feature{' list' * group.in_lists} {name!r}, "
-        f"which {plan.origin} does not know; pass schema=infer_schema(paths), which reads all records, "
-        "or choose with columns="
+        f"record {block.first + index} has a feature{' list' * group.in_lists} {name!r}, "
+        f"which {plan.origin} does not know",
+        path=block.path,
+        record=block.first + index,
+        tensor=name,
+        hints=[
+            Hint("schema", purpose="such as infer_schema(paths), which reads all records", of="open_records"),
+            Hint("columns", purpose="to choose", of="open_records"),
+        ],
     )
 
 
@@ -440,8 +458,11 @@ class _Lists:
             record = int(np.searchsorted(steps, index, side="right")) - 1
             where, index = f", step {index - int(steps[record])}", record
         return SchemaError(
-            f"{self.block.path}: record {self.block.first + index}: feature {self.column.name!r}{where} {got}; "
-            f"{self.origin} says {self.feature.describe()}"
+            f"record {self.block.first + index}: feature {self.column.name!r}{where} {got}; "
+            f"{self.origin} says {self.feature.describe()}",
+            path=self.block.path,
+            record=self.block.first + index,
+            tensor=self.column.name,
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tensorbytes import _wire, formats
 from tensorbytes._wire import proto
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, Limits, SchemaError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, SchemaError, UsageError
 from tensorbytes.records import example
 from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import Block, blocks
@@ -45,7 +45,11 @@ def check_examples(block: Block) -> None:
         return
     start, size = block.records[0].tolist()
     if is_tensor(bytes_view(block.data)[start : start + size], size):
-        raise UsageError(f"{block.path}: records of tensors rather than Examples; tb.open(path) reads them")
+        raise UsageError(
+            "records of tensors rather than Examples",
+            path=block.path,
+            hints=[Hint(operation="open", arguments=("path",), purpose="reads them")],
+        )
 
 
 def is_tensor(start: memoryview, size: int) -> bool:
@@ -240,8 +244,11 @@ class _Noted(NamedTuple):
             if steps is not None:
                 index = int(np.searchsorted(steps, index, side="right")) - 1
             raise SchemaError(
-                f"{self.block.path}: record {self.block.first + index}: feature {self.name!r} is a list of "
-                f"{_DTYPES[int(kinds[other][0])]}; in records before it is one of {_DTYPES[before]}"
+                f"record {self.block.first + index}: feature {self.name!r} is a list of "
+                f"{_DTYPES[int(kinds[other][0])]}; in records before it is one of {_DTYPES[before]}",
+                path=self.block.path,
+                record=self.block.first + index,
+                tensor=self.name,
             )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorbytes import frameworks, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
 from tensorbytes.records.files.compression import Source
@@ -90,9 +90,9 @@ class Records(Displayed):
         limits: Limits,
     ) -> None:
         if on_corrupt not in ("raise", "skip"):
-            raise UsageError(f"on_corrupt={on_corrupt!r}: expected 'raise' or 'skip'")
+            raise UsageError(f"on_corrupt={on_corrupt!r}", expected="'raise' or 'skip'")
         if isinstance(columns, str) or not (columns is None or isinstance(columns, Iterable)):
-            raise UsageError(f"columns={columns!r}: expected a list of names, such as [{str(columns)!r}]")
+            raise UsageError(f"columns={columns!r}", expected=f"a list of names, such as [{str(columns)!r}]")
         if on_corrupt == "skip" and not verify:
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
         compression = checked_name(compression)
@@ -155,7 +155,10 @@ class Records(Displayed):
         """What each record holds; inferred from the first block of records if nothing else says it."""
         if self._plan is None:
             if self._inputs.read_once:
-                raise UsageError("the schema of a stream is known when its first records were read: pass schema=")
+                raise UsageError(
+                    "the schema of a stream is known when its first records were read",
+                    hints=[Hint("schema", purpose="to give it", of="open_records")],
+                )
             for block in self._blocks(None):
                 self._plan = self._inferred(block)
                 break
@@ -340,7 +343,9 @@ class Records(Displayed):
                 if not self._skip:
                     raise
                 # A TypeError, so that list(records), which asks for a length first, goes on without.
-                raise UsageError(f"a damaged file has no length and no random access: {error}") from None
+                raise UsageError(
+                    f"a damaged file has no length and no random access: {error.fault}", path=error.path, at=error.at
+                ) from None
         return self._indexes
 
     def __len__(self) -> int:
@@ -397,7 +402,7 @@ class Records(Displayed):
 
 def _batch_size(size: Any) -> int:
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-        raise UsageError(f"batches of {size!r} records: expected a whole number, 1 or more")
+        raise UsageError(f"batches of {size!r} records", expected="a whole number, 1 or more")
     return int(size)
 
 

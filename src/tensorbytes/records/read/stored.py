@@ -260,9 +260,12 @@ class _Tensors:
         try:
             value = quantized.parsed(bytes_view(data), self.budget, feature.dtype)
         except LimitError as error:
-            raise LimitError(str(self.complain(index, str(error)))) from None
+            found = self.complain(index, error.fault)
+            raise error.replaced(
+                what=found.what, path=found.path, at=None, record=found.record, tensor=found.tensor
+            ) from None
         except TensorbytesError as error:
-            raise self.complain(index, f"is no sound TensorProto: {getattr(error, 'what', error)}") from None
+            raise self.complain(index, f"is not a sound TensorProto: {error.fault}") from None
         if isinstance(value, Ragged | Sparse):
             raise self.complain(index, "is a TensorProto with ragged or sparse parts")
         name = "bytes" if isinstance(value, Strings) else value.dtype

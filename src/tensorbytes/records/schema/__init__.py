@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from tensorbytes import storage
-from tensorbytes.errors import LIMITS, Limits, SchemaError, UsageError
+from tensorbytes.errors import LIMITS, Hint, Limits, MissingNameError, SchemaError, UsageError
 from tensorbytes.io import beside
 from tensorbytes.io.holding import Hold
 from tensorbytes.records.schema import json as schema_json
@@ -115,7 +115,7 @@ class Schema(Mapping[str, Feature]):
 
     def __getitem__(self, name: str) -> Feature:
         if name not in self:
-            raise KeyError(self._unknown(name))
+            raise MissingNameError(self._unknown(name), tensor=str(name))
         return self._columns[name].feature
 
     def __contains__(self, name: object) -> bool:
@@ -156,7 +156,9 @@ class Schema(Mapping[str, Feature]):
     def select(self, names: Iterable[str]) -> Schema:
         """The schema of some of its columns alone, under the names that they were asked for by."""
         if isinstance(names, str | bytes):
-            raise UsageError(f"expected a list of names, got {brief(names)}; for one name: [{brief(names)}]")
+            raise UsageError(
+                expected="a list of names", got=brief(names), hints=[Hint(purpose=f"for one name: [{brief(names)}]")]
+            )
         wanted = list(names)
         for name in wanted:
             if name not in self:
@@ -246,14 +248,14 @@ class Schema(Mapping[str, Feature]):
 def _group(features: Any, noun: str) -> Mapping[str, Feature]:
     """Checked features, sorted by name."""
     if not isinstance(features, Mapping):
-        raise UsageError(f"expected a dict of names to features, got {brief(features)}")
+        raise UsageError(expected="a dict of names to features", got=brief(features))
     found = {}
     for name, spec in features.items():
         check_name(name)
         try:
             found[name] = Feature.of(spec)
         except UsageError as error:
-            raise UsageError(f"{noun} {brief(name)}: {error}") from None
+            raise error.within(f"{noun} {brief(name)}", tensor=name) from None
     return MappingProxyType({name: found[name] for name in sorted(found)})
 
 

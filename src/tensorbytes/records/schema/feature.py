@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import LIMITS, UnsupportedError, UsageError, unknown
+from tensorbytes.errors import LIMITS, Hint, UnsupportedError, UsageError, unknown
 from tensorbytes.quantization import Quantize
 from tensorbytes.records.schema import defaults as defaults
 from tensorbytes.records.schema import quantized
@@ -179,7 +179,7 @@ def dtype_name(spec: Any) -> str:
         return spec
     if spec is float or spec is complex:
         names = "'float32' or 'float64'" if spec is float else "'complex64' or 'complex128'"
-        raise UsageError(f"{spec.__name__} does not say how wide: choose {names}")
+        raise UsageError(f"{spec.__name__} does not say how wide", hints=[Hint(purpose=f"choose {names}")])
     if isinstance(spec, type):
         if spec in _PYTHON_TYPES:
             return _PYTHON_TYPES[spec]
@@ -209,7 +209,7 @@ def _from_numpy(dtype: np.dtype[Any]) -> str:
     try:
         return dtypes.from_numpy(dtype).name
     except UnsupportedError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(error.fault, hints=error.hints) from None
 
 
 # ---- checks -----------------------------------------------------------------
@@ -225,9 +225,14 @@ def check_name(name: Any) -> None:
 
 def _check_dtype(dtype: Any) -> None:
     if not isinstance(dtype, str):
-        raise UsageError(f"dtype must be a name, such as 'float32', got {brief(dtype)}; Feature.of takes other forms")
+        raise UsageError(
+            f"dtype must be a name, such as 'float32', got {brief(dtype)}",
+            hints=[Hint(purpose="Feature.of takes other forms")],
+        )
     if dtype in _TIMES:
-        raise UsageError(f"a schema has no place for the unit of {dtype}: store int64 and name the unit")
+        raise UsageError(
+            f"a schema has no place for the unit of {dtype}", hints=[Hint(purpose="store int64 and name the unit")]
+        )
     if dtype not in STRINGS and dtype not in dtypes.DTYPES:
         raise unknown("dtype", dtype[:60], {*STRINGS, *dtypes.DTYPES} - set(_TIMES))
 
@@ -286,8 +291,8 @@ def _check_varying(encoding: str, shape: Shape) -> None:
         return
     if shape.count(None) > 1:
         raise UsageError(
-            f"shape {list(shape)} varies in {shape.count(None)} dimensions, but {encoding} values can tell only one; "
-            "use encoding 'tensorproto'"
+            f"shape {list(shape)} varies in {shape.count(None)} dimensions, but {encoding} values can tell only one",
+            hints=[Hint("encoding", "tensorproto", of="Feature")],
         )
     if 0 in shape:
         raise UsageError(f"shape {list(shape)} has no values that could tell the size of the dimension that varies")

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, LimitError, Limits, SchemaError, UsageError
+from tensorbytes.errors import LIMITS, Hint, LimitError, Limits, SchemaError, UsageError
 from tensorbytes.records.schema import defaults as defaults
 from tensorbytes.records.schema.defaults import brief
 from tensorbytes.records.schema.feature import Feature, check_name
@@ -115,18 +115,19 @@ def read(data: str | Buffer, source: str, limits: Limits = LIMITS) -> Parts:
     budget.objects(raw.count(b"{"), source, 0, _FEATURE_BYTES)
     top = dict(_pairs(_parse(text, source), source, ""))
     if VERSION_KEY not in top:
-        raise SchemaError(f'{source}: not a schema of tensorbytes: the key "{VERSION_KEY}" is missing')
+        raise SchemaError(f'not a schema of tensorbytes: the key "{VERSION_KEY}" is missing', path=source)
     version = top.pop(VERSION_KEY)
     if type(version) is not int or version != VERSION:
         raise SchemaError(
-            f"{source}: version {brief(version)} of the schema format, but this tensorbytes reads version {VERSION}: "
-            "update it"
+            f"version {brief(version)} of the schema format, but this tensorbytes reads version {VERSION}",
+            path=source,
+            hints=[Hint(purpose="update tensorbytes")],
         )
     for key in top:
         if key not in ("features", "lists"):
-            raise SchemaError(f"{source}: unknown key {brief(key)}; known: features, lists, {VERSION_KEY}")
+            raise SchemaError(f"unknown key {brief(key)}; known: features, lists, {VERSION_KEY}", path=source)
     if "features" not in top:
-        raise SchemaError(f'{source}: the key "features" is missing')
+        raise SchemaError('the key "features" is missing', path=source)
     lists = _read_group(top["lists"], source, "lists") if "lists" in top else None
     return Parts(_read_group(top["features"], source, "features"), lists)
 
@@ -134,11 +135,11 @@ def read(data: str | Buffer, source: str, limits: Limits = LIMITS) -> Parts:
 def _text(data: str | Buffer, source: str) -> str:
     size = len(data) if isinstance(data, str) else len(bytes_view(data))
     if size > MAX_BYTES:
-        raise SchemaError(f"{source}: over {MAX_BYTES} bytes; a schema has at most that many")
+        raise SchemaError(f"over {MAX_BYTES} bytes; a schema has at most that many", path=source)
     try:
         return data if isinstance(data, str) else str(bytes_view(data), "utf-8")
     except UnicodeDecodeError as error:
-        raise SchemaError(f"{source}: not UTF-8: {error.reason} at byte {error.start}") from None
+        raise SchemaError(f"not UTF-8: {error.reason} at byte {error.start}", path=source) from None
 
 
 def _parse(text: str, source: str) -> Any:
@@ -147,11 +148,11 @@ def _parse(text: str, source: str) -> Any:
             text, object_pairs_hook=_Object, parse_constant=_constant, parse_float=_float, parse_int=_integer
         )
     except json.JSONDecodeError as error:
-        raise SchemaError(f"{source}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        raise SchemaError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", path=source) from None
     except RecursionError:
-        raise SchemaError(f"{source}: nested too deeply to be a schema") from None
+        raise SchemaError("nested too deeply to be a schema", path=source) from None
     except MemoryError:
-        raise LimitError(f"{source}: no memory for a schema of {len(text)} characters") from None
+        raise LimitError(f"no memory for a schema of {len(text)} characters", path=source) from None
 
 
 def _constant(text: str) -> _Refused:
@@ -169,13 +170,13 @@ def _integer(text: str) -> int | _Refused:
 
 def _pairs(value: Any, source: str, place: str) -> Iterator[tuple[str, Any]]:
     """The keys and values of an object in which no key appears twice."""
-    where = f"{source}: {place}: " if place else f"{source}: "
+    where = f"{place}: " if place else ""
     if not isinstance(value, _Object):
-        raise SchemaError(f"{where}expected an object, got {brief(value)}")
+        raise SchemaError(f"{where}expected an object, got {brief(value)}", path=source)
     seen = set()
     for key, item in value.pairs:
         if key in seen:
-            raise SchemaError(f"{where}the key {brief(key)} appears twice")
+            raise SchemaError(f"{where}the key {brief(key)} appears twice", path=source)
         seen.add(key)
         yield key, item
 
@@ -191,7 +192,7 @@ def _read_group(value: Any, source: str, group: str) -> dict[str, Feature]:
             check_name(name)
             found[name] = _read_feature(fields, is_list=group == "lists")
         except UsageError as error:
-            raise SchemaError(f"{source}: {place}: {error}") from None
+            raise SchemaError(f"{place}: {error.fault}", path=source, hints=error.hints) from None
     return found
 
 

@@ -44,7 +44,7 @@ def _merge_all(what: str, said: list[Said]) -> Feature:
             # Of all that were taken in so far, name one that this one really disagrees with.
             there, other = next((pair for pair in said[:number] if _clash(pair[1], feature)), said[0])
             raise SchemaError(
-                f"{what} is {other.describe()} in {there}, but {feature.describe()} in {where}: {error}"
+                f"{what} is {other.describe()} in {there}, but {feature.describe()} in {where}: {error.fault}"
             ) from None
     return merged
 
@@ -77,7 +77,7 @@ def _merge_two(a: Feature, b: Feature) -> Feature:
             a.quantize,
         )
     except UsageError as error:
-        raise SchemaError(f"together, {error}") from None
+        raise SchemaError(f"together, {error.fault}", hints=error.hints) from None
 
 
 def _merge_shapes(a: Feature, b: Feature) -> Shape:

@@ -18,7 +18,7 @@ import numpy as np
 from tensorbytes import dtypes, quantization
 from tensorbytes._wire import proto, varint
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, TensorbytesError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, TensorbytesError, UsageError
 from tensorbytes.formats import _message, _quantized
 from tensorbytes.formats import _tensorproto as tensorproto
 from tensorbytes.formats._extension import MEANINGFUL, PADDING, QUANTIZATION
@@ -38,14 +38,15 @@ def checked_encoding(dtype: str, shape: tuple[int | None, ...], encoding: Any, s
         raise UsageError(f"{dtype} can't be quantized: it is for {', '.join(ORIGINALS)}")
     stored = spec.dtype
     if stored is not None and not quantization.saves(stored, dtype):
-        raise UsageError(f"{dtype} stored as {stored} saves nothing; choose a narrower type")
+        raise UsageError(f"{dtype} stored as {stored} saves nothing", hints=[Hint(purpose="choose a narrower type")])
     if spec.axis is not None and not -len(shape) <= spec.axis < len(shape):
         raise UsageError(f"axis {spec.axis} of a feature of {len(shape)} dimensions")
     if not encoding:
         encoding = "raw" if spec.fixed else "tensorproto"
     if encoding == "raw" and not spec.fixed:
         raise UsageError(
-            f"raw has no room for scales that are measured: say scale=, or use 'tensorproto'; got {spec.describe()}"
+            f"raw has no room for scales that are measured ({spec.describe()})",
+            hints=[Hint("scale", of="Quantize"), Hint("encoding", "tensorproto", of="Feature")],
         )
     if encoding == "tensorproto" and stored is not None and not dtypes.get(stored).in_tensorflow:
         raise UsageError(f"{stored} can't be stored as tensorproto: TensorFlow has no such dtype")

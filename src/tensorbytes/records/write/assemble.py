@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import _wire
-from tensorbytes.errors import LossError
+from tensorbytes.errors import Hint, LossError
 from tensorbytes.records.files.memory import FRESH, Memory
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
@@ -71,7 +71,11 @@ def framed(
 
 
 def too_large(size: int) -> LossError:
-    return LossError(f"a record of {size} bytes: protobuf ends at 2 GiB; split it into several", feature="size")
+    return LossError(
+        f"a record of {size} bytes: protobuf ends at 2 GiB",
+        feature="size",
+        hints=[Hint(purpose="split it into several")],
+    )
 
 
 def _sizes(columns: Sequence[Column], count: int) -> Array:

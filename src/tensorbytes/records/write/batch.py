@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensorbytes import dtypes, frameworks, quantization
-from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.errors import Hint, UnsupportedError, UsageError
 from tensorbytes.records.files.memory import offsets_of
 from tensorbytes.records.schema import Feature
 from tensorbytes.records.write import encode
@@ -61,7 +61,9 @@ def given(x: Any) -> Given:
         raise UsageError(f"a column must be an array or a list, with one item for each row; got {encode.describe(x)}")
     value = frameworks.to_value(x)
     if isinstance(value, Sparse):
-        raise UnsupportedError("a sparse column has no rows to write: pass its dense form, or a Ragged")
+        raise UnsupportedError(
+            "a sparse column has no rows to write", hints=[Hint(purpose="pass its dense form, or a Ragged")]
+        )
     if not isinstance(value, Ragged) and not value.shape:
         raise UsageError(f"a column needs a first axis, one item for each row; got a scalar, {encode.describe(x)}")
     return value
@@ -102,7 +104,8 @@ def _plain(key: str, feature: Feature, value: Tensor | Strings | Ragged) -> Batc
     if isinstance(value, Ragged):
         if len(value.splits) > 1:
             raise UnsupportedError(
-                "a value with two levels of rows can't be a feature of one record: make it a feature list"
+                "a value with two levels of rows can't be a feature of one record",
+                hints=[Hint(purpose="make it a feature list")],
             )
         offsets = _ragged_offsets(value, feature)
         if feature.encoding in ("tensorproto", "raw"):

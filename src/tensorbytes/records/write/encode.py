@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from tensorbytes import dtypes, frameworks
 from tensorbytes._wire import varint
-from tensorbytes.errors import TensorbytesError, UnsupportedError
+from tensorbytes.errors import Hint, TensorbytesError, UnsupportedError
 from tensorbytes.formats import _tensorproto
 from tensorbytes.records.schema import Feature, quantized
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
@@ -37,8 +38,15 @@ class Misfit(TensorbytesError):
 
     row = 0
 
-    def __init__(self, expected: str, got: str, shape: Shape | None = None, missing: bool = False) -> None:
-        super().__init__(f"expected {expected}, got {got}")
+    def __init__(
+        self,
+        expected: str,
+        got: str,
+        shape: Shape | None = None,
+        missing: bool = False,
+        hints: Iterable[Hint] = (),
+    ) -> None:
+        super().__init__(expected=expected, got=got, hints=hints)
         self.shape, self.missing = shape, missing
 
 
@@ -116,8 +124,8 @@ def dense(x: Any, feature: Feature) -> Tensor:
         raise Misfit(feature.describe(), named(string_dtype(value), value.shape))
     if not isinstance(value, Tensor):
         raise UnsupportedError(
-            f"a {type(value).__name__.lower()} value can't be a feature of one record: store its parts, "
-            "or its dense form, as features"
+            f"a {type(value).__name__.lower()} value can't be a feature of one record",
+            hints=[Hint(purpose="store its parts, or its dense form, as features")],
         )
     return value
 
@@ -130,7 +138,8 @@ def of_dtype(value: Tensor, feature: Feature) -> Tensor:
     if own is None or wanted is None or own[0] < wanted[0] or own[1] > wanted[1]:
         raise Misfit(
             feature.describe(),
-            f"{named(value.dtype, value.shape)}; arrays are not cast with loss: cast it, or say so in the schema",
+            f"{named(value.dtype, value.shape)}, and arrays are not cast with loss",
+            hints=[Hint(purpose="cast it"), Hint(purpose="say so in the schema")],
         )
     wide = value.numpy().astype(dtypes.to_numpy(feature.dtype))
     return Tensor(feature.dtype, value.shape, wide.reshape(-1).view(np.uint8))
@@ -144,7 +153,7 @@ def _from_python(items: list[Any], shape: Shape, feature: Feature) -> Tensor:
     elif "complex" in feature.dtype or "float" in feature.dtype:
         array = _floats(items, shape, feature)
     else:
-        raise Misfit(feature.describe(), f"{describe_items(items, shape)}; pass an array")
+        raise Misfit(feature.describe(), describe_items(items, shape), hints=[Hint(purpose="pass an array")])
     return Tensor(feature.dtype, shape, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
@@ -250,11 +259,15 @@ def as_encoding(value: Strings, feature: Feature) -> Strings:
     if string_dtype(value) == feature.dtype:
         return value
     if feature.dtype == "bytes":
-        raise Misfit(feature.describe(), f"{named('text', value.shape)}; encode it, or say text in the schema")
+        raise Misfit(
+            feature.describe(),
+            named("text", value.shape),
+            hints=[Hint(purpose="encode it"), Hint(purpose="say text in the schema")],
+        )
     try:
         return Strings(value.shape, value.offsets, value.data, "utf-8")
     except InvalidValueError as error:
-        raise Misfit(feature.describe(), f"{named('bytes', value.shape)}, and {error}") from None
+        raise Misfit(feature.describe(), f"{named('bytes', value.shape)}, and {error.fault}") from None
 
 
 to_base64 = base64.b64encode
@@ -280,7 +293,9 @@ def cell(x: Any, feature: Feature) -> tuple[bytes, bytes]:
         try:
             return quantized.cell(number, feature.quantize, feature.encoding)
         except UnsupportedError as error:
-            raise Misfit(feature.describe(), f"{named(number.dtype, number.shape)}, of which {error}") from None
+            raise Misfit(
+                feature.describe(), f"{named(number.dtype, number.shape)}, of which {error.fault}", hints=error.hints
+            ) from None
     head = b"" if feature.encoding == "raw" else proto_head(number.dtype, number.shape, number.nbytes)
     return head, bytes(number.data)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tensorbytes.errors import SchemaError, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.errors import Hint, MissingNameError, SchemaError, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.records.schema import Column, Feature, Schema
 from tensorbytes.records.write.encode import Misfit
 
@@ -20,9 +20,17 @@ from tensorbytes.records.write.encode import Misfit
 class Fault(Exception):
     """What is wrong with a feature, without the number of the record."""
 
-    def __init__(self, name: Any, what: str, row: int = 0, kind: type[TensorbytesError] = SchemaError) -> None:
-        super().__init__(what)
-        self.name, self.row, self.kind = name, row, kind
+    def __init__(self, name: Any, error: TensorbytesError, row: int = 0) -> None:
+        super().__init__(str(error))
+        self.name, self.error, self.row = name, error, row
+
+    def of(self, record: int) -> TensorbytesError:
+        """The error, with the feature and the record that it is about."""
+        return self.error.within(f"record {record}: feature {self.name!r}", record=record, tensor=str(self.name))
+
+
+def _misfit(name: Any, error: Misfit) -> Fault:
+    return Fault(name, SchemaError(expected=error.expected, got=error.got, hints=error.hints), error.row)
 
 
 @contextlib.contextmanager
@@ -31,7 +39,7 @@ def faults_of(name: Any) -> Iterator[None]:
     try:
         yield
     except (UnsupportedError, UsageError) as error:
-        raise Fault(name, str(error), kind=type(error)) from None
+        raise Fault(name, error) from None
 
 
 class Growth:
@@ -41,7 +49,11 @@ class Growth:
         if schema is not None and lists is not None:
             raise UsageError("lists= is for writing without a schema; a schema says itself which features are lists")
         if isinstance(lists, str | bytes):
-            raise UsageError(f"lists= takes a list of names, got {lists!r}; for one name: [{lists!r}]")
+            raise UsageError(
+                f"lists={lists!r}",
+                expected="a list of names",
+                hints=[Hint("lists", [lists], "for one name", of="RecordWriter")],
+            )
         self.given = None if schema is None else Schema.of(schema)
         self.fixed = schema is not None
         self._lists = None if lists is None else frozenset(lists)
@@ -72,7 +84,7 @@ class Growth:
         column = schema.columns[name]
         grown = None if self.fixed else _wider(column.feature, misfit)
         if grown is None or grown == column.feature:
-            raise Fault(name, str(misfit), misfit.row)
+            raise _misfit(name, misfit)
         features, lists = dict(schema.features), dict(schema.lists or {})
         (lists if column.is_list else features)[column.name] = grown
         return Schema(features, lists if schema.sequence else None)
@@ -95,15 +107,15 @@ def _guessed(guess: Callable[[Any, bool], Feature], name: str, value: Any, is_li
         with faults_of(name):
             return guess(value, is_list)
     except Misfit as error:
-        raise Fault(name, str(error), error.row) from None
+        raise _misfit(name, error) from None
 
 
 def _refusal(schema: Schema, unknown: list[str], missing: list[str]) -> Fault:
     if missing:
         name = missing[0]
-        return Fault(name, f"is missing; expected {schema[name].describe()}")
+        return Fault(name, SchemaError("is missing", expected=schema[name].describe()))
     try:
         schema[unknown[0]]
-    except KeyError as error:
-        return Fault(unknown[0], f"is not in the schema: {error.args[0]}")
+    except MissingNameError as error:
+        return Fault(unknown[0], SchemaError(f"is not in the schema: {error.fault}"))
     raise AssertionError("a feature can't be both known and unknown")

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes, frameworks
-from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.errors import Hint, UnsupportedError, UsageError
 from tensorbytes.records.schema import Feature
 from tensorbytes.records.write import encode
 from tensorbytes.records.write.batch import Given
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value
 
+GIVE_SCHEMA = Hint("schema", purpose="to say which", of="RecordWriter")
 _BY_TYPE: dict[type, str] = {
     int: "int64",
     bool: "bool",
@@ -44,8 +45,11 @@ def of_row(x: Any, is_list: bool) -> Feature:
         value = frameworks.to_value(x)
         if not isinstance(value, Tensor | Strings):
             raise UnsupportedError(
-                f"a {type(value).__name__.lower()} value can't be a feature of one record: store its parts, or its "
-                "dense form, as features, or name it in lists= if its rows are steps"
+                f"a {type(value).__name__.lower()} value can't be a feature of one record",
+                hints=[
+                    Hint(purpose="store its parts, or its dense form, as features"),
+                    Hint("lists", purpose="with its name if its rows are steps", of="RecordWriter"),
+                ],
             )
         return _of_array(value, value.shape)
     return Feature(_of_type(x))
@@ -56,7 +60,7 @@ def of_batch(value: Given, is_list: bool) -> Feature:
     if isinstance(value, list):
         first = next((item for item in value if item is not None), None)
         if first is None:
-            raise UsageError("no row has a value, so its type is unknown: pass a schema")
+            raise UsageError("no row has a value, so its type is unknown", hints=[GIVE_SCHEMA])
         return of_row(first, is_list)
     if not isinstance(value, Ragged):
         return _of_array(value, value.shape[1 + is_list :])
@@ -64,14 +68,17 @@ def of_batch(value: Given, is_list: bool) -> Feature:
     if value.shapes is not None:
         return _of_array(value.values, (None,) * (value.shapes.shape[1] - is_list))
     if levels > 1:
-        raise UnsupportedError("a column with two levels of rows can only be a feature list: name it in lists=")
+        raise UnsupportedError(
+            "a column with two levels of rows can only be a feature list",
+            hints=[Hint("lists", purpose="with its name", of="RecordWriter")],
+        )
     return _of_array(value.values, ((None,) * levels + value.values.shape[1:]))
 
 
 def _of_steps(x: Any) -> Feature:
     if isinstance(x, list | tuple):
         if not x:
-            raise UsageError("a list without steps does not tell what a step is: pass a schema")
+            raise UsageError("a list without steps does not tell what a step is", hints=[GIVE_SCHEMA])
         return of_row(x[0], False)
     value: Value | None = frameworks.to_value(x) if frameworks.of(x) else None
     if isinstance(value, Ragged):
@@ -84,11 +91,20 @@ def _of_steps(x: Any) -> Feature:
 def _of_list(x: Any) -> Feature:
     items, shape = encode.flattened(x)
     if not items:
-        raise UsageError("an empty list does not tell its type: pass an empty array of some dtype, or a schema")
+        raise UsageError(
+            "an empty list does not tell its type",
+            hints=[Hint(purpose="pass an empty array of some dtype"), GIVE_SCHEMA],
+        )
     if isinstance(items[0], np.generic):
         return of_row(np.array(items).reshape(shape), False)
     if frameworks.of(items[0]) and type(items[0]) not in _BY_TYPE:
-        raise UnsupportedError("a list of arrays: stack them, or name the feature in lists= if they are steps")
+        raise UnsupportedError(
+            "a list of arrays",
+            hints=[
+                Hint(purpose="stack them"),
+                Hint("lists", purpose="with its name if they are steps", of="RecordWriter"),
+            ],
+        )
     dtype = _of_type(items[0])
     return Feature(dtype, shape, "flat" if len(shape) < 2 else "tensorproto")
 
@@ -96,8 +112,12 @@ def _of_list(x: Any) -> Feature:
 def _of_type(x: Any) -> str:
     if isinstance(x, float | complex):
         raise UsageError(
-            f"a Python {type(x).__name__} has 64 bits for each number, which a float list (float32) can't hold: "
-            "pass np.float32(x), np.float64(x) (stored as a TensorProto), or a schema that says which"
+            f"a Python {type(x).__name__} has 64 bits for each number, which a float list (float32) can't hold",
+            hints=[
+                Hint(purpose="pass np.float32(x)"),
+                Hint(purpose="np.float64(x), which is stored as a TensorProto"),
+                GIVE_SCHEMA,
+            ],
         )
     for kind in type(x).__mro__:
         if kind in _BY_TYPE:

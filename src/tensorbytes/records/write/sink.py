@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tensorbytes import storage
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Hint, UsageError
 from tensorbytes.output import Output
 from tensorbytes.records.files.compression import Compressor, compressor
 from tensorbytes.records.files.detection import (
@@ -168,9 +168,9 @@ class Files:
 
 def check_arguments(target: Any, shards: int, mode: str) -> None:
     if not storage.is_path(target) and not hasattr(target, "write"):
-        raise UsageError(f"expected a path, a URL or a file object with write(), got {type(target).__qualname__}")
+        raise UsageError(expected="a path, a URL or a file object with write()", got=type(target).__qualname__)
     if mode not in ("w", "a"):
-        raise UsageError(f"mode {mode!r}: expected 'w' or 'a'")
+        raise UsageError(f"mode {mode!r}", expected="'w' or 'a'")
     if type(shards) is not int or shards < 1:
         raise UsageError(f"shards must be an integer from 1 up, got {shards!r}")
     if shards > 1 and mode == "a":
@@ -217,7 +217,11 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
             return 0
         found = detect(head[:HEAD_BYTES])
         if wanted is not None and found != wanted:
-            raise UsageError(f"{path}: its compression is {found!r}, not {wanted!r}; leave compression= out to keep it")
+            raise UsageError(
+                f"its compression is {found!r}, not {wanted!r}",
+                path=path,
+                hints=[Hint("compression", None, "to keep it", of="RecordWriter")],
+            )
         _check_no_tensors(head, path, found)
         end = tail.find(file, path, found)
         cut(file, path, end.at, "record", _CALLER)
@@ -241,8 +245,11 @@ def _check_no_tensors(head: bytes, path: str, compression: str) -> None:
         size = int.from_bytes(plain[:8], "little")
         if is_tensor(memoryview(plain)[HEADER_BYTES : HEADER_BYTES + size], size):
             first = "" if compression == "none" else "decompress it first, then "
-            what = "records of tensors rather than Examples"
-            raise UsageError(f"{path}: {what}; {first}tb.open(path, 'a') appends to them")
+            raise UsageError(
+                "records of tensors rather than Examples",
+                path=path,
+                hints=[Hint(purpose=f"{first}tb.open(path, 'a') appends to them")],
+            )
 
 
 def _packer(compression: str, level: int | None) -> Compressor | None:
@@ -259,5 +266,8 @@ def _wanted(target: Any, compression: str | None) -> str | None:
 
 def _named(compression: str | None) -> str:
     if compression == "auto":
-        raise UsageError("compression='auto' is for reading: say which one to write")
+        raise UsageError(
+            "'auto' finds out the compression when reading",
+            hints=[Hint("compression", purpose="to say which one to write", of="save")],
+        )
     return checked_name(compression)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes.errors import LIMITS, CorruptError, UsageError
+from tensorbytes.errors import LIMITS, REPAIR, CorruptError, Hint, UsageError
 from tensorbytes.records.files import framing
 from tensorbytes.records.files.decoders import snappy_length, snappy_part, snappy_possible, snappy_start
 from tensorbytes.records.files.detection import is_record_header
 from tensorbytes.tfrecord import HEADER_BYTES, tail
-from tensorbytes.tfrecord.tail import ADVICE, End
+from tensorbytes.tfrecord.tail import NOT_JUST_CUT, End
 
 _READ_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b\x08"
@@ -41,8 +41,9 @@ def find(file: Any, path: str, compression: str) -> End:
     """The end of the last whole record of a file that is not empty."""
     if compression == "zlib":
         raise UsageError(
-            f"{path}: a zlib file can't be appended to, since TensorFlow drops in silence what follows the first "
-            "stream; write another file, or use gzip"
+            "a zlib file can't be appended to: TensorFlow silently drops what follows its first stream",
+            path=path,
+            hints=[Hint(purpose="write another file"), Hint(purpose="use gzip")],
         )
     if compression == "none":
         return tail.find(file, path)
@@ -67,25 +68,29 @@ def _in_parts(parts: _Parts) -> End:
         good = End(parts.ends[-1][1], 0)  # parts that hold nothing
     size = os.fstat(parts.file.fileno()).st_size
     if parts.broken is not None:
-        raise CorruptError(f"{parts.broken}; {ADVICE}", at=parts.at, path=parts.path)
+        raise CorruptError(parts.broken, at=parts.at, path=parts.path, hints=[NOT_JUST_CUT])
     if fault is not None and not (parts.cut and fault.what.startswith("the file ends inside")):
-        raise CorruptError(f"{fault.what.removesuffix(framing.ADVICE)}; {ADVICE}", at=parts.at, path=parts.path)
+        raise fault.replaced(at=parts.at, path=parts.path, hints=(NOT_JUST_CUT,))
     if seen > good.records:
         raise CorruptError(
             f"the compressed data ends too early, and {seen - good.records} whole records in its last part "
-            "would be lost by cutting it off: repair it first",
+            "would be lost by cutting it off",
             at=good.at,
             path=parts.path,
+            hints=[REPAIR],
         )
     if good.at == size:
         return good
     if not is_record_header(parts.head):
-        raise CorruptError(f"not a file of records, or its first part is damaged; {ADVICE}", at=0, path=parts.path)
+        raise CorruptError(
+            "not a file of records, or its first part is damaged", at=0, path=parts.path, hints=[NOT_JUST_CUT]
+        )
     if (other := parts.another(good.at)) is not None:
         raise CorruptError(
-            f"a part of the compressed data is cut, and another follows it at byte {other}; {ADVICE}",
+            f"a part of the compressed data is cut, and another follows it at byte {other}",
             at=good.at,
             path=parts.path,
+            hints=[NOT_JUST_CUT],
         )
     return good
 

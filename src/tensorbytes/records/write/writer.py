@@ -215,7 +215,7 @@ class RecordWriter(Closable):
             self._cut()
             self._use(before)
             if isinstance(error, Fault):
-                raise error.kind(f"record {self.count + error.row}: feature {error.name!r}: {error}") from None
+                raise error.of(self.count + error.row) from None
             raise
 
     def _inferred(self, path: str) -> Schema:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tensorbytes._wire import ACCELERATED
-from tensorbytes.errors import UsageError
+from tensorbytes.errors import Hint, UsageError
 from tensorbytes.tools.benching import advice
 from tensorbytes.tools.benching.advice import Advice
 from tensorbytes.tools.benching.choices import Choices, distinct, plan
@@ -92,23 +92,27 @@ def _measured(
 
 def _check_numbers(max_bytes: Any, rounds: Any, seconds: Any) -> None:
     if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
-        raise UsageError(f"max_bytes={max_bytes!r}: expected a number of bytes, or None for all")
+        raise UsageError(f"max_bytes={max_bytes!r}", expected="a number of bytes, or None for all")
     if not isinstance(rounds, int) or rounds < 0:
-        raise UsageError(f"rounds={rounds!r}: expected how often each choice is measured at most, such as 5")
+        raise UsageError(f"rounds={rounds!r}", expected="how often each choice is measured at most, such as 5")
     if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise UsageError(f"seconds={seconds!r}: expected the time for each choice, such as 1.0")
+        raise UsageError(f"seconds={seconds!r}", expected="the time for each choice, such as 1.0")
 
 
 def _roomy_folder(folder: str | os.PathLike[str] | None, nbytes: int) -> str:
     """Where files go, once it is sure that they don't fill the disk."""
     parent = tempfile.gettempdir() if folder is None else os.fspath(folder)
     if not os.path.isdir(parent):
-        raise UsageError(f"folder={parent!r}: no such folder")
+        raise UsageError("no such folder", path=str(parent))
     need, free = _ROOM * nbytes + _SPARE, shutil.disk_usage(parent).free
     if need > free:
         raise UsageError(
-            f"{parent} has {amount(free)} free, and measuring takes {amount(need)}; pass folder= on another disk, "
-            "or a smaller max_bytes="
+            f"{amount(free)} are free, and measuring takes {amount(need)}",
+            path=str(parent),
+            hints=[
+                Hint("folder", purpose="on another disk", of="bench"),
+                Hint("max_bytes", purpose="to take less", of="bench"),
+            ],
         )
     return parent
 

@@ -38,9 +38,9 @@ class Advice(NamedTuple):
 
 def check(goal: str, storage: float) -> None:
     if goal not in GOALS:
-        raise UsageError(f"goal={goal!r}: expected one of {', '.join(map(repr, GOALS))}")
+        raise UsageError(f"goal={goal!r}", expected=f"one of {', '.join(map(repr, GOALS))}")
     if not isinstance(storage, int | float) or not storage > 0:
-        raise UsageError(f"storage={storage!r}: expected bytes in a second, such as 500e6")
+        raise UsageError(f"storage={storage!r}", expected="bytes in a second, such as 500e6")
 
 
 def seconds(row: BenchRow) -> float:

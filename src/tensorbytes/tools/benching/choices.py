@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorbytes import dtypes, formats
-from tensorbytes.errors import MissingDependencyError, UsageError, unknown
+from tensorbytes.errors import Hint, MissingDependencyError, UsageError, unknown
 from tensorbytes.tensor import Ragged, Sparse, Tensor, Value
 from tensorbytes.tools.sources import TFRECORD
 from tensorbytes.tree import Document
@@ -139,13 +139,15 @@ def plan(names: Iterable[str] | str | None, compressions: Iterable[str | None] |
         given = [compressions] if isinstance(compressions, str) else list(compressions)
     for compression in given or ():
         if compression is not None and not isinstance(compression, str):
-            raise UsageError(f'compressions={given!r}: expected texts such as "zstd", or None')
+            raise UsageError(f"compressions={given!r}", expected='texts such as "zstd", or None')
     found = Choices()
     for name in (*formats.BUILTIN, TFRECORD) if wanted is None else wanted:
         try:
             if name != TFRECORD and not formats.get(name).writes:
                 if wanted is not None:
-                    raise UsageError(f"format {name!r} is read here, not written: leave it out of formats=")
+                    raise UsageError(
+                        f"format {name!r} is read-only", hints=[Hint("formats", purpose="without it", of="bench")]
+                    )
                 continue
         except MissingDependencyError as error:
             found.missing.append((Choice(name), str(error)))

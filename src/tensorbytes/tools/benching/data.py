@@ -50,7 +50,7 @@ def gather(obj_or_path: Any, max_bytes: int | None) -> Data:
         data = Data(document, type(obj_or_path).__name__, sum(leaf.value.nbytes for leaf in document.leaves))
     data = _cut(data, max_bytes)
     if not data.nbytes:
-        raise UsageError(f"{data.source}: nothing to measure, its tensors have no elements")
+        raise UsageError("nothing to measure: its tensors have no elements", path=data.source)
     return data
 
 
@@ -62,7 +62,7 @@ def _from_file(path: Any, max_bytes: int | None) -> Data:
     documents = source.documents()
     first = next(documents, None)
     if first is None:
-        raise UsageError(f"{name} holds no tensors")
+        raise UsageError("it holds no tensors", path=name)
     if first.item or next(documents, None) is not None:
         return _from_stream(source, name, max_bytes)
     # Of some values the size is known when they are read.

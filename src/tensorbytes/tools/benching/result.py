@@ -136,7 +136,7 @@ class Bench(Displayed):
 
         suffix = os.path.splitext(os.fspath(path))[1].lower()
         if suffix not in (".svg", ".png"):
-            raise UsageError(f"{os.fspath(path)}: a chart is a .svg or a .png file")
+            raise UsageError("a chart is a .svg or a .png file", path=os.fspath(path))
         drawing = chart.draw(self)
         if suffix == ".svg":
             with open(path, "w", encoding="utf-8") as file:

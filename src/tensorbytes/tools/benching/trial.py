@@ -118,9 +118,9 @@ class Trial:
         )
 
 
-def _words(error: Exception) -> str:
+def _words(error: TensorbytesError) -> str:
     """A refusal as one line, without the advice, which is meant for those who save."""
-    return " ".join(str(error).partition("; ")[0].split())
+    return " ".join(error.fault.split())
 
 
 def _timed(call: Callable[[], Any], calls: int = 1) -> tuple[float, Any]:
