@@ -17,7 +17,7 @@ LAYERS = [
     ["deferred"],
     ["tree"],
     ["_wire"],
-    ["threads", "io"],
+    ["io"],
     ["storage"],
     ["tfrecord"],
     ["codecs", "quantization"],

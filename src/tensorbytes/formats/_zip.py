@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
 
-from tensorbytes import threads
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
+from tensorbytes.io.workers import map_in_order
 from tensorbytes.typing import Buffer, bytes_view
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 _igzip: Any
 crc32_combine: Any  # None where sums of parts can't be put together
@@ -278,7 +276,7 @@ def check_crc(raw: memoryview, member: Member) -> None:
 
 
 def _sum(raw: memoryview, crc: int) -> int:
-    for part in threads.portions(len(raw)):
+    for part in portions(len(raw)):
         crc = crc32(raw[part], crc)
     return crc
 
@@ -339,21 +337,22 @@ def archive(contents: Iterable[Content], alignment: int, padding: int) -> Iterat
             raise UnsupportedError(f"a name of {len(item.name.encode())} bytes; zip archives end at {_MAX16}")
     directory: list[bytes] = []
     at = 0
-    for item, (method, crc, size, views) in zip(items, _bodies(items), strict=True):
-        name = item.name.encode()
-        flags = 0 if name.isascii() else _UTF8
-        stored = sum(map(len, views))
-        wide = max(size, stored) >= _MAX32
-        extra = struct.pack("<HHQQ", 1, 16, size, stored) if wide else b""
-        shown = (_MAX32, _MAX32) if wide else (stored, size)
-        if method == STORED:
-            extra += _pad(at + _LOCAL.size + len(name) + len(extra), alignment, padding)
-        version = 45 if wide else 20
-        header = _LOCAL.pack(_LOCAL_MARK, version, flags, method, 0, _DATE, crc, *shown, len(name), len(extra))
-        directory.append(_entry(name, flags, method, crc, size, stored, at))
-        yield header + name + extra
-        yield from views
-        at += len(header) + len(name) + len(extra) + stored
+    with closing(_bodies(items)) as bodies:
+        for item, (method, crc, size, views) in zip(items, bodies, strict=True):
+            name = item.name.encode()
+            flags = 0 if name.isascii() else _UTF8
+            stored = sum(map(len, views))
+            wide = max(size, stored) >= _MAX32
+            extra = struct.pack("<HHQQ", 1, 16, size, stored) if wide else b""
+            shown = (_MAX32, _MAX32) if wide else (stored, size)
+            if method == STORED:
+                extra += _pad(at + _LOCAL.size + len(name) + len(extra), alignment, padding)
+            version = 45 if wide else 20
+            header = _LOCAL.pack(_LOCAL_MARK, version, flags, method, 0, _DATE, crc, *shown, len(name), len(extra))
+            directory.append(_entry(name, flags, method, crc, size, stored, at))
+            yield header + name + extra
+            yield from views
+            at += len(header) + len(name) + len(extra) + stored
     yield from directory
     yield _ending(len(directory), sum(map(len, directory)), at)
 
@@ -378,24 +377,15 @@ def _body(item: Content) -> _Body:
     return _Body(STORED, crc, size, views)
 
 
-def _bodies(items: Sequence[Content]) -> Iterator[_Body]:
+def _bodies(items: Sequence[Content]) -> Generator[_Body, None, None]:
     """What to write for each member. Large archives are prepared a few members ahead, without the GIL."""
-    if sum(bytes_view(piece).nbytes for item in items for piece in item.pieces) < _THREAD_BYTES:
-        yield from map(_body, items)
-        return
-    ahead: deque[Future[_Body]] = deque()
-    with threads.pool(2) as pool:
-        for item in items:
-            ahead.append(pool.submit(_body, item))
-            if len(ahead) > _AHEAD:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+    size = sum(bytes_view(piece).nbytes for item in items for piece in item.pieces)
+    return map_in_order(_body, items, 1 if size < _THREAD_BYTES else 2, ahead=_AHEAD)
 
 
 def _deflated(views: list[memoryview], level: int) -> bytes:
     engine = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    pieces = [engine.compress(view[part]) for view in views for part in threads.portions(len(view))]
+    pieces = [engine.compress(view[part]) for view in views for part in portions(len(view))]
     return b"".join([*pieces, engine.flush()])
 
 

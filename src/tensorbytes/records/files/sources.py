@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import os
 import stat
-import threading
-import weakref
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 from tensorbytes import storage
+from tensorbytes._wire.portions import Stopped
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.io import workers
 from tensorbytes.records.files.decoders import Decoder, Feed
 from tensorbytes.typing import Buffer, bytes_view
 
@@ -232,56 +231,15 @@ class DecodedSource(Source):
         self._raw.close()
 
 
-class _Queue:
-    """Pieces on their way from one thread to another. An exception travels as the last of them."""
-
-    def __init__(self, depth: int) -> None:
-        self._items: deque[tuple[Buffer | BaseException, int]] = deque()
-        self.process = os.getpid()
-        self._depth = depth
-        self._changed = threading.Condition()
-        self._stopped = False
-
-    def put(self, item: Buffer | BaseException, consumed: int) -> bool:
-        """Wait for room; false when nobody wants more."""
-        with self._changed:
-            while len(self._items) >= self._depth and not self._stopped:
-                self._changed.wait()
-            if not self._stopped:
-                self._items.append((item, consumed))
-                self._changed.notify_all()
-            return not self._stopped
-
-    def take(self) -> tuple[Buffer | BaseException, int] | None:
-        """The next piece; nothing once the queue was stopped."""
-        with self._changed:
-            while not self._items and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                return None
-            self._changed.notify_all()
-            return self._items.popleft()
-
-    def stop(self) -> None:
-        if os.getpid() != self.process:
-            return  # a copy of the lock, which the thread that was not copied may have held
-        with self._changed:
-            self._stopped = True
-            self._items.clear()
-            self._changed.notify_all()
-
-
-def _work_ahead(source: Source, queue: _Queue) -> None:
-    """The thread of a Prefetched, which it must not hold on to: forgotten ones are stopped."""
-    try:
-        wanted = True
-        while wanted:
+def _read_pieces(source: Source) -> Iterator[tuple[Buffer | BaseException, int]]:
+    """Each piece, with how far the file was read; the last is empty, or what went wrong."""
+    piece: Buffer | BaseException = b" "
+    while not isinstance(piece, BaseException) and len(piece):
+        try:
             piece = source.next_piece()
-            wanted = queue.put(piece, source.consumed) and len(piece) > 0
-    except BaseException as error:
-        queue.put(error, source.consumed)
-    finally:
-        source.close()
+        except BaseException as error:
+            piece = error
+        yield piece, source.consumed
 
 
 class Prefetched(Source):
@@ -291,21 +249,20 @@ class Prefetched(Source):
         self.path, self.compression = source.path, source.compression
         self.size, self.total = source.size, source.total
         self._last: Buffer | BaseException | None = None  # the end, or what went wrong
-        self._queue = _Queue(depth)
-        self._stop = weakref.finalize(self, self._queue.stop)
-        self._thread = threading.Thread(
-            target=_work_ahead, args=(source, self._queue), name=f"tensorbytes: {self.path}", daemon=True
-        )
-        self._thread.start()
+        # The thread closes the source: it may stand in the middle of reading it.
+        name = f"{workers.NAME}: {self.path}"
+        self._pieces = workers.Ahead(_read_pieces(source), depth, name, _PATIENCE_SECONDS, source.close)
 
     def _read_piece(self) -> Buffer:
         if self._last is None:
-            if os.getpid() != self._queue.process:
+            if self._pieces.crew.forked:
                 raise UsageError(f"{self.path} was opened before a fork: open it in the process that reads it")
-            item = self._queue.take()
-            if item is None:
+            if self._pieces.crew.closed:
                 raise UsageError(f"{self.path} is closed")
-            piece, self.consumed = item
+            try:
+                piece, self.consumed = next(self._pieces)
+            except Stopped:  # by another thread, meanwhile
+                raise UsageError(f"{self.path} is closed") from None
             if isinstance(piece, BaseException) or not len(piece):
                 self._last = piece
             else:
@@ -317,6 +274,4 @@ class Prefetched(Source):
     def close(self) -> None:
         """Stop the thread, which closes the source it reads."""
         self._rest = memoryview(b"")
-        self._stop()
-        if os.getpid() == self._queue.process:
-            self._thread.join(_PATIENCE_SECONDS)
+        self._pieces.close()

@@ -15,6 +15,7 @@ import numpy as np
 from tensorbytes import frameworks, storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.io.workers import count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
 from tensorbytes.records.files.compression import Source
@@ -31,7 +32,6 @@ from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, deco
 from tensorbytes.records.read.infer import Inference, check_examples
 from tensorbytes.records.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.tensor import Array
-from tensorbytes.threads import available, pipeline
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
@@ -99,7 +99,7 @@ class Records(Displayed):
         self._targets = expand(paths)
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
-        self._threads = available() if threads is None else threads
+        self._threads = count_threads() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads, limits)
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
@@ -214,7 +214,7 @@ class Records(Displayed):
                 yield from [block] if isinstance(block, Exception) else portions(block, plan)
 
         prepared = map(begin, parts(chain([first], found)))
-        with contextlib.closing(pipeline(end, prepared, self._useful_threads())) as results:
+        with contextlib.closing(run_pipeline(end, prepared, self._useful_threads())) as results:
             for columns, failure in results:
                 if columns.count:
                     yield columns
