@@ -13,9 +13,9 @@ import numpy as np
 
 from tensorbytes import storage
 from tensorbytes._wire import crc32c, mask
-from tensorbytes.codecs import Damaged
 from tensorbytes.codecs.pipelines import Elements, Pipeline
 from tensorbytes.errors import CorruptError
+from tensorbytes.io.streams.engines import DamagedError
 from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.tensor import Array, InvalidValueError
 from tensorbytes.typing import Buffer
@@ -76,7 +76,7 @@ class Chunks:
                     raise CorruptError(f"the checksum of chunk {number} differs", at=at + begin)
                 try:
                     self.pipeline.decode(data, out[place : place + self.chunk], self.elements)
-                except Damaged as error:
+                except DamagedError as error:
                     raise CorruptError(f"chunk {number}: {error}", at=at + begin) from None
 
         for _ in map_in_order(work, _runs(first, last), count_threads()):

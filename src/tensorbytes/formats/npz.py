@@ -47,6 +47,7 @@ from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, complete, unpack
 from tensorbytes.formats._torch import unread
 from tensorbytes.formats._zip import Content, Member
+from tensorbytes.io.checksums import can_join_crc32, crc32, join_crc32
 from tensorbytes.io.workers import MANY, Crew, map_in_order
 from tensorbytes.tensor import Strings, Tensor
 from tensorbytes.tree import Document, Leaf
@@ -250,7 +251,7 @@ def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member]) -> list
 
 
 def _is_large(member: Member) -> bool:
-    return _zip.crc32_combine is not None and member.method == _zip.STORED and member.size >= _LARGE_MEMBER
+    return can_join_crc32() and member.method == _zip.STORED and member.size >= _LARGE_MEMBER
 
 
 def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
@@ -263,7 +264,7 @@ def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
 
     with Crew(1) as crew:
         second = crew.start(half, middle, member.size)
-        crc = _zip.crc32_combine(half(0, middle), second.take(), member.size - middle)
+        crc = join_crc32(half(0, middle), second.take(), member.size - middle)
     return _verified(room, crc, member)
 
 
@@ -272,7 +273,7 @@ def _read_and_sum(file: io.FileIO, room: memoryview, at: int) -> int:
     crc = 0
     for part in portions(len(room), _CHUNK):
         storage.read_at(file, room[part], at + part.start)
-        crc = _zip.crc32(room[part], crc)
+        crc = crc32(room[part], crc)
     return crc
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from tensorbytes import codecs
 from tensorbytes._wire import proto
 from tensorbytes.budget import Budget
-from tensorbytes.codecs import Damaged
 from tensorbytes.errors import CorruptError
-
-# An element of 3 bytes stands for 64 at most.
-_MOST_OUTPUT = 22
+from tensorbytes.io.streams.engines import DamagedError, decompress_into
+from tensorbytes.io.streams.snappy import MOST_OUTPUT
 
 
 def unpack(block: memoryview, budget: Budget, at: int) -> memoryview:
@@ -18,12 +15,12 @@ def unpack(block: memoryview, budget: Budget, at: int) -> memoryview:
         size, _ = proto.read_varint(block, 0, len(block))
     except CorruptError as error:
         raise error.shifted(at) from None
-    if size > _MOST_OUTPUT * len(block):
+    if size > MOST_OUTPUT * len(block):
         raise CorruptError(f"impossible snappy block: {len(block)} bytes that should hold {size}", at=at)
     budget.copy(size, "a snappy block", at)
     out = memoryview(bytearray(size))
     try:
-        codecs.get("snappy").decompress(block, out)
-    except Damaged as error:
+        decompress_into("snappy", block, out)
+    except DamagedError as error:
         raise error.at(at) from None
     return out.toreadonly()

@@ -19,6 +19,7 @@ from tensorbytes.formats._torch.unread import Opaque
 from tensorbytes.formats._torch.values import Storage
 from tensorbytes.formats._torch.world import World
 from tensorbytes.formats._zip import Member
+from tensorbytes.io.checksums import crc32
 from tensorbytes.io.workers import MANY, map_in_order
 from tensorbytes.tree import Document
 
@@ -162,7 +163,7 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
         crc = 0
         for part in portions(member.size, _CHUNK):
             storage.read_at(file, room[part], member.start + part.start)
-            crc = _zip.crc32(room[part], crc) if sums else 0  # while it is still near
+            crc = crc32(room[part], crc) if sums else 0  # while it is still near
         if sums and crc != member.crc:
             raise _zip.checksum_differs(member)
         return room

@@ -1,4 +1,4 @@
-"""Where plain bytes are read from, in sequence: a file as it is, or what a decoder makes of it."""
+"""Where plain bytes are read from: a file as it is, or what a decoder makes of it; in sequence, or at any place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import Any, Self
 from tensorbytes import storage
 from tensorbytes._wire.portions import Stopped
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
 from tensorbytes.io import workers
-from tensorbytes.records.files.decoders import Decoder, Feed
+from tensorbytes.io.streams import detection
+from tensorbytes.io.streams.decoders import Decoder, Feed, SeekableDecoder, open_decoder
+from tensorbytes.io.streams.detection import HEAD_BYTES, check_name
+from tensorbytes.tfrecord import HEADER_BYTES, is_record_header
 from tensorbytes.typing import Buffer, bytes_view
 
 _READ_BYTES = 1 << 18
@@ -275,3 +278,90 @@ class Prefetched(Source):
         """Stop the thread, which closes the source it reads."""
         self._rest = memoryview(b"")
         self._pieces.close()
+
+
+# ---- any target ----------------------------------------------------------------
+
+
+def detect(head: bytes) -> str:
+    """The compression of a file of records that starts with these bytes: 64 of them, or all it has; 12 do for most."""
+    return detection.detect(head, is_record_header)
+
+
+def open_source(
+    target: Any,
+    compression: str | None = "auto",
+    start: int = 0,
+    end: int | None = None,
+    *,
+    prefetch: bool = True,
+    limits: Limits = LIMITS,
+) -> Source:
+    """The plain bytes of a path, a URL or a file object.
+
+    start, end: read only these bytes of an uncompressed file. prefetch: compressed files are
+    inflated ahead, in a thread. A file object is read from where it stands, and left open.
+    """
+    name = check_name(compression)
+    whole = start == 0 and end is None
+    if not whole and not 0 <= start <= (start if end is None else end):
+        raise UsageError(f"expected a range of bytes, got {start} to {end}")
+    raw = open_plain(target)
+    try:
+        if not whole and not raw.seekable:
+            raise UsageError(f"{raw.path}: a range of bytes needs a file that can be read at any place")
+        if name == "auto":
+            name = _detect(raw)
+        if not whole and name != "none":
+            raise UsageError(f"{raw.path}: a range of bytes can be read of uncompressed files only, this one is {name}")
+        if not whole:
+            raw.limit(start, end)
+        if name == "none":
+            return raw
+        feed = Feed(raw)
+        source = DecodedSource(raw, name, feed, open_decoder(name, feed, limits))
+        return Prefetched(source) if prefetch else source
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _detect(raw: PlainSource) -> str:
+    head = raw.peek(HEADER_BYTES)
+    name = detect(head)
+    if name != "none" or is_record_header(head):
+        return name
+    return detect(raw.peek(HEAD_BYTES))
+
+
+class SeekableSource:
+    """A compressed file that can be read at any place, by several threads."""
+
+    def __init__(self, target: Any, compression: str = "auto", *, limits: Limits = LIMITS) -> None:
+        self._raw = open_plain(target)
+        try:
+            if not self._raw.seekable:
+                raise UsageError(f"{self._raw.path} can't be read at any place: it has no seek()")
+            name = check_name(compression)
+            if name == "auto":
+                name = detect(self._raw.peek(HEAD_BYTES))
+            if name == "none":
+                raise UsageError(f"{self._raw.path} is not compressed")
+            self._raw.seek(0)
+            self._decoder = SeekableDecoder(self._raw, name, limits)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def read_at(self, start: int, size: int) -> bytearray:
+        """`size` plain bytes from `start` on, fewer only where the stream ends before that."""
+        return self._decoder.read_at(start, size)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -15,17 +15,17 @@ import numpy as np
 from tensorbytes import frameworks, storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.workers import count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
-from tensorbytes.records.files.compression import Source
-from tensorbytes.records.files.detection import checked_name
 from tensorbytes.records.files.framing import Block, Cut
 from tensorbytes.records.files.index import Disproved, Index, indexes
 from tensorbytes.records.files.inputs import Inputs
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import base_path, byte_range, expand
 from tensorbytes.records.files.salvage import Damage
+from tensorbytes.records.files.sources import Source
 from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
 from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, portions, prepare
@@ -95,7 +95,7 @@ class Records(Displayed):
             raise UsageError(f"columns={columns!r}: expected a list of names, such as [{str(columns)!r}]")
         if on_corrupt == "skip" and not verify:
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
-        compression = checked_name(compression)
+        compression = check_name(compression)
         self._targets = expand(paths)
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
