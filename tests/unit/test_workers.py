@@ -1,6 +1,5 @@
 """io/workers.py: order, bounds, errors in their turn, and no thread left at work."""
 
-import ast
 import gc
 import os
 import random
@@ -12,11 +11,9 @@ import threading
 import time
 import weakref
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-import tensorbytes
 from tensorbytes._wire.portions import Stopped, portions
 from tensorbytes.errors import UsageError
 from tensorbytes.io import workers
@@ -450,23 +447,6 @@ def test_an_iteration_that_was_begun_before_a_fork_is_refused_in_the_child(tmp_p
     """
     code, said, errors = run(code)
     assert (code, said) == (0, "0 399000"), errors
-
-
-# ---- the only one ---------------------------------------------------------------
-
-
-def test_no_other_module_starts_threads():
-    package = Path(tensorbytes.__file__).parent
-    found = set()
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = {alias.name for alias in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
-            module = getattr(node, "module", None) or ""
-            starts = isinstance(node, ast.Attribute) and node.attr in ("Thread", "Timer", "start_new_thread")
-            pools = any("concurrent" in name for name in (*names, module)) or "Thread" in names
-            if starts or pools or "queue" in names | {module}:
-                found.add(path.relative_to(package).as_posix())
-    assert found == {"io/workers.py"}
 
 
 def test_a_task_refuses_to_wait_in_a_child(monkeypatch):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import bisect
 import threading
-import zlib
 from typing import Any, Protocol, TypeAlias
 
 from tensorbytes.errors import LIMITS, CorruptError, LimitError, Limits, UsageError
@@ -226,7 +225,7 @@ class Inflater:
             try:
                 parts.append(trial.decompress(chunk[good:middle]))
                 state, good = trial, middle
-            except zlib.error:
+            except engines.inflate_errors():
                 bad = middle
         _drained(state, chunk[good:bad], parts)  # one byte, which may hold the ends of several sound codes
         reason = str(error).rpartition(": ")[2]
@@ -240,7 +239,7 @@ def _drained(state: Any, rest: Buffer, parts: list[bytes]) -> Any:
         trial = state.copy()
         try:
             part = trial.decompress(rest, 1)
-        except zlib.error:
+        except engines.inflate_errors():
             return state
         if not part:
             return state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import Any, Protocol
 
 from tensorbytes.errors import UsageError
@@ -105,10 +104,10 @@ class _Zlib:
         if not self._pending:
             return b""
         self._pending = False
-        return self._object.flush(zlib.Z_SYNC_FLUSH)
+        return self._object.flush(engines.SYNC_FLUSH)
 
     def finish(self) -> Buffer:
-        return self._object.flush(zlib.Z_FINISH)
+        return self._object.flush()
 
 
 class _Snappy:

@@ -28,6 +28,8 @@ from tensorbytes.typing import Buffer
 # What zlib calls the containers of deflate: how large the window is, and what is around the stream.
 _WBITS = {"gzip": 31, "zlib": 15, "deflate": -15}
 _ZSTD_LEVEL = 3  # the library's own default
+# What a deflater's flush() takes that does not end the stream.
+SYNC_FLUSH = zlib.Z_SYNC_FLUSH
 # Of isal, for files: the best of its fast levels.
 ISAL_LEVEL = 2
 
