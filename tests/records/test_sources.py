@@ -309,7 +309,7 @@ def test_a_source_that_is_forgotten_stops_its_thread():
     source = Counting()
     ahead = Prefetched(source, depth=2)
     ahead.readinto(memoryview(bytearray(8)))
-    (thread,) = ahead._pieces.crew.threads
+    (thread,) = ahead._crew.threads
     del ahead
     gc.collect()
     thread.join()
@@ -326,7 +326,7 @@ def test_closing_does_not_wait_for_a_pipe_that_gives_nothing(monkeypatch):
         assert source.readinto(view) == 3
         source.close()
         writer.close()
-        source._pieces.crew.threads[0].join()
+        source._crew.threads[0].join()
 
 
 def test_a_fork_can_neither_read_nor_hang(tmp_path):

@@ -98,7 +98,8 @@ def test_no_more_items_are_asked_for_than_may_wait():
 @pytest.mark.parametrize("depth", [1, 3])
 def test_reading_ahead_keeps_within_its_depth(depth):
     made = []
-    with Ahead((made.append(n) or n for n in range(100)), depth) as items:
+    with Crew(1) as crew:
+        items = Ahead((made.append(n) or n for n in range(100)), crew, depth)
         for number in range(40):
             assert next(items) == number
             assert len(made) <= number + 1 + depth
@@ -111,7 +112,8 @@ def test_reading_ahead_begins_before_anybody_asks():
         begun.set()
         yield 1
 
-    with Ahead(items(), 2) as made:
+    with Crew(1) as crew:
+        made = Ahead(items(), crew, 2)
         assert begun.wait(30)
         assert list(made) == [1]
         assert list(made) == []
@@ -315,11 +317,12 @@ def test_a_crew_that_the_collector_finds_in_its_own_thread():
 
 def test_the_end_of_the_process_waits_for_nobody_who_is_idle():
     code = """
-        from tensorbytes.io.workers import Ahead, map_in_order, read_ahead
+        from tensorbytes.io.workers import Ahead, Crew, map_in_order, read_ahead
         import itertools
         results = map_in_order(str, itertools.count(), 3)
         items = read_ahead(itertools.count())
-        ahead = Ahead(itertools.count(), 4)
+        crew = Crew(1)
+        ahead = Ahead(itertools.count(), crew, 4)
         print(next(results), next(items), next(ahead))
     """
     assert run(code)[:2] == (0, "0 0 0")
@@ -376,7 +379,8 @@ def test_an_interrupt_loses_no_item():
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        with Ahead(items(), 3) as made:
+        with Crew(1) as crew:
+            made = Ahead(items(), crew, 3)
             assert next(made) == 1
             signal.setitimer(signal.ITIMER_REAL, 0.02)
             with pytest.raises(KeyboardInterrupt):
@@ -402,7 +406,8 @@ def test_a_child_works_anew_and_neither_goes_on_nor_hangs():
             return n
         crew, results = Crew(2), map_in_order(slow, itertools.count(), 3)
         assert next(results) == 0
-        begun = [results, Ahead(map(slow, itertools.count()), 2)]
+        other = Crew(1)
+        begun = [results, Ahead(map(slow, itertools.count()), other, 2)]
         task = crew.start(slow, 5)
         child = os.fork()
         if not child:
@@ -415,13 +420,13 @@ def test_a_child_works_anew_and_neither_goes_on_nor_hangs():
             assert crew.forked
             crew.close()
             begun[0].close()
-            begun[1].close()
-            del begun, crew
+            other.close()
+            del begun, crew, other
             fine = list(map_in_order(str, range(9), 3)) == list("012345678") and list(read_ahead("abc")) == list("abc")
             os._exit(0 if fine and refused == 2 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         print(task.take(), next(begun[0]), next(begun[1]), crew.forked)
-        for one in (crew, *begun):
+        for one in (crew, other, results):
             one.close()
     """
     code, said, errors = run(code)

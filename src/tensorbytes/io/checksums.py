@@ -6,7 +6,7 @@ import zlib
 
 from tensorbytes import _wire
 from tensorbytes._wire.portions import PORTION_BYTES, portions
-from tensorbytes.io.streams.engines import find_isal
+from tensorbytes.io.streams import engines
 from tensorbytes.typing import Buffer, bytes_view
 
 
@@ -22,7 +22,7 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 
 def crc32(data: memoryview, crc: int = 0) -> int:
     """The checksum of gzip and of zip archives."""
-    isal = find_isal()
+    isal = engines.find_isal()
     checksum = zlib.crc32 if isal is None else isal.zlib.crc32
     for part in portions(len(data)):
         crc = checksum(data[part], crc)
@@ -31,12 +31,12 @@ def crc32(data: memoryview, crc: int = 0) -> int:
 
 def can_join_crc32() -> bool:
     """Whether `join_crc32` works on this machine."""
-    return find_isal() is not None
+    return engines.find_isal() is not None
 
 
 def join_crc32(first: int, second: int, size: int) -> int:
     """The checksum of two parts one after the other; `size` is that of the second."""
-    isal = find_isal()
+    isal = engines.find_isal()
     assert isal is not None
     joined: int = isal.zlib.crc32_combine(first, second, size)
     return joined

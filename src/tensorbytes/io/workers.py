@@ -92,8 +92,8 @@ def read_ahead(items: Iterable[T], depth: int = _DEPTH) -> Generator[T, None, No
     if not several:
         yield from source
         return
-    with Ahead(source, depth) as made:
-        yield from made
+    with Crew(1) as crew:
+        yield from Ahead(source, crew, depth)
 
 
 def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
@@ -122,28 +122,14 @@ def _fail(error: Exception) -> Iterator[Any]:
 
 
 class Ahead(Iterator[T]):
-    """Items that a thread of their own makes, up to `depth` ahead of their use, from now on. Close it.
+    """Items that a crew of one makes, from now on, up to `depth` ahead of their use."""
 
-    patience: how many seconds close() waits for the thread, for ever unless it is given. at_end: what the thread does
-    last, to close what the items are made from.
-    """
+    def __init__(self, items: Iterable[T], crew: Crew, depth: int) -> None:
+        self._items, self._crew = iter(items), crew
+        self._waiting = deque(self._begin() for _ in range(depth))
 
-    def __init__(
-        self,
-        items: Iterable[T],
-        depth: int,
-        name: str = NAME,
-        patience: float | None = None,
-        at_end: Callable[[], None] | None = None,
-    ) -> None:
-        self._items = iter(items)
-        self._waiting: deque[Task[T]] = deque()
-        self.crew = Crew(1, name, patience, at_end)
-        for _ in range(depth):
-            self._begin()
-
-    def _begin(self) -> None:
-        self._waiting.append(self.crew.start(next, self._items, _END))
+    def _begin(self) -> Task[T]:
+        return self._crew.start(next, self._items, _END)
 
     def __next__(self) -> T:
         if not self._waiting:
@@ -153,18 +139,8 @@ class Ahead(Iterator[T]):
         if item is _END:
             self._waiting.clear()
             raise StopIteration
-        self._begin()
+        self._waiting.append(self._begin())
         return item
-
-    def close(self) -> None:
-        self.crew.close()
-        self._waiting.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 # ---- threads for a block ------------------------------------------------------
@@ -224,7 +200,11 @@ class Task(Generic[R]):
 
 
 class Crew:
-    """Up to so many threads, for a block. They start with the first work, and are gone when the block is left."""
+    """Up to `threads` threads, for a block. They start with the first work, and are gone when the block is left.
+
+    patience: how many seconds close() waits for each of them, for ever unless it is given. at_end: what each of them
+    does last, such as closing what it reads.
+    """
 
     def __init__(
         self, threads: int, name: str = NAME, patience: float | None = None, at_end: Callable[[], None] | None = None

@@ -253,14 +253,14 @@ class Prefetched(Source):
         self.size, self.total = source.size, source.total
         self._last: Buffer | BaseException | None = None  # the end, or what went wrong
         # The thread closes the source: it may stand in the middle of reading it.
-        name = f"{workers.NAME}: {self.path}"
-        self._pieces = workers.Ahead(_read_pieces(source), depth, name, _PATIENCE_SECONDS, source.close)
+        self._crew = workers.Crew(1, f"{workers.NAME}: {self.path}", _PATIENCE_SECONDS, source.close)
+        self._pieces = workers.Ahead(_read_pieces(source), self._crew, depth)
 
     def _read_piece(self) -> Buffer:
         if self._last is None:
-            if self._pieces.crew.forked:
+            if self._crew.forked:
                 raise UsageError(f"{self.path} was opened before a fork: open it in the process that reads it")
-            if self._pieces.crew.closed:
+            if self._crew.closed:
                 raise UsageError(f"{self.path} is closed")
             try:
                 piece, self.consumed = next(self._pieces)
@@ -277,7 +277,7 @@ class Prefetched(Source):
     def close(self) -> None:
         """Stop the thread, which closes the source it reads."""
         self._rest = memoryview(b"")
-        self._pieces.close()
+        self._crew.close()
 
 
 # ---- any target ----------------------------------------------------------------
@@ -334,7 +334,7 @@ def _detect(raw: PlainSource) -> str:
     return detect(raw.peek(HEAD_BYTES))
 
 
-class SeekableSource:
+class SeekableSource(SeekableDecoder):
     """A compressed file that can be read at any place, by several threads."""
 
     def __init__(self, target: Any, compression: str = "auto", *, limits: Limits = LIMITS) -> None:
@@ -348,14 +348,10 @@ class SeekableSource:
             if name == "none":
                 raise UsageError(f"{self._raw.path} is not compressed")
             self._raw.seek(0)
-            self._decoder = SeekableDecoder(self._raw, name, limits)
+            super().__init__(self._raw, name, limits)
         except BaseException:
             self._raw.close()
             raise
-
-    def read_at(self, start: int, size: int) -> bytearray:
-        """`size` plain bytes from `start` on, fewer only where the stream ends before that."""
-        return self._decoder.read_at(start, size)
 
     def close(self) -> None:
         self._raw.close()
