@@ -9,13 +9,16 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 
-from tensorbytes import storage, threads
+from tensorbytes import storage
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits, TensorbytesError
 from tensorbytes.formats import frame
 from tensorbytes.formats._record import Record
+from tensorbytes.io.workers import MANY, map_in_order
 from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk
 from tensorbytes.tree import Document
@@ -36,8 +39,9 @@ def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
 def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
     budget = Budget(limits, size)
     total = 0
-    with threads.pool(2) as pool:
-        for start, data, spans in pool.map(partial(_read, file, limits), segments(file.fileno(), size)):
+    work = map_in_order(partial(_read, file, limits), segments(file.fileno(), size), 2, ahead=MANY)
+    with closing(work) as segments_read:
+        for start, data, spans in segments_read:
             total += len(spans)
             if total > limits.max_tensors:
                 raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
@@ -59,7 +63,7 @@ def _read(file: io.FileIO, limits: Limits, segment: tuple[int, int]) -> tuple[in
     """(where it stands, the bytes, its records), checksums verified."""
     start, end = segment
     data = storage.aligned(end - start, start % 64)
-    for part in threads.portions(len(data)):
+    for part in portions(len(data)):
         storage.read_at(file, data[part], start + part.start)
     try:
         return start, data, list(frame.spans(data, True, limits))

@@ -13,12 +13,12 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes import threads
 from tensorbytes._wire import prefault
+from tensorbytes._wire.portions import portions
 from tensorbytes.errors import CorruptError, Hint, LimitError, MissingDependencyError, UsageError
+from tensorbytes.io import workers
 from tensorbytes.io.holding import Hold
 from tensorbytes.io.publish import replacing
-from tensorbytes.threads import portions
 from tensorbytes.typing import Buffer, bytes_view, pinned
 
 Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
@@ -177,27 +177,20 @@ def write(
 
 def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:
     """Write pieces while a second thread has the disk take what was written before: less is left to wait for."""
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    pool: ThreadPoolExecutor | None = None
-    flushed: Future[None] | None = None
+    flushed: workers.Task[None] | None = None
     waiting = 0
-    try:
+    with workers.Crew(1) as crew:
         for part in _portions(pieces):
             write_all(file, part)
             waiting += len(part)
             # What waits for the disk stays bounded: Ctrl-C has to wait for it too.
-            if waiting < _FLUSH_BYTES or (waiting < _MOST_WAITING and flushed is not None and not flushed.done()):
+            if waiting < _FLUSH_BYTES or (waiting < _MOST_WAITING and flushed is not None and not flushed.finished):
                 continue
             if flushed is not None:
-                flushed.result()  # the system tells of a failed disk once, so perhaps here
-            pool = pool or ThreadPoolExecutor(1)
-            flushed, waiting = pool.submit(os.fdatasync, file.fileno()), 0
+                flushed.take()  # the system tells of a failed disk once, so perhaps here
+            flushed, waiting = crew.start(os.fdatasync, file.fileno()), 0
         if flushed is not None:
-            flushed.result()
-    finally:
-        if pool is not None:
-            pool.shutdown()
+            flushed.take()
 
 
 def writing(
@@ -267,10 +260,10 @@ def read_whole(file: io.FileIO) -> memoryview:
 def _read_halves(file: io.FileIO, room: memoryview) -> None:
     """The same in two threads: the system copies a cached file no faster than one core can."""
     middle = len(room) // 2 & -4096
-    with threads.pool(1) as pool:
-        rest = pool.submit(read_at, file, room[middle:], middle)
+    with workers.Crew(1) as crew:
+        rest = crew.start(read_at, file, room[middle:], middle)
         read_at(file, room[:middle], 0)
-        rest.result()
+        rest.take()
 
 
 def read_through(path: str) -> Iterator[int]:

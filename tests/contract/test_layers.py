@@ -1,6 +1,7 @@
 """Structure is tested, not remembered: imports point one way, tables list every module."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ LAYERS = [
     ["deferred"],
     ["tree"],
     ["_wire"],
-    ["threads", "io"],
+    ["io"],
     ["storage"],
     ["tfrecord"],
     ["codecs", "quantization"],
@@ -34,6 +35,18 @@ LAYERS = [
     ["__main__"],
     ["testing"],
 ]
+# What exists once: only these files import the libraries that it is made of.
+OWNERS = {
+    "concurrent": [],
+    "queue": ["io/workers.py"],
+    "isal": ["io/streams/engines.py"],
+    "cramjam": ["io/streams/engines.py"],
+    "zlib": ["io/checksums.py", "io/streams/engines.py"],
+    "gzip": [],
+    "bz2": [],
+    "lzma": [],
+    "zipfile": [],
+}
 # Within records/, the same between its folders.
 RECORDS = [["files"], ["schema"], ["example"], ["read"], ["write"], ["summaries"], ["events"], ["__init__"]]
 
@@ -84,6 +97,29 @@ def test_imports_only_point_upwards():
 
 def test_the_folders_of_records_too():
     assert misplaced_in(PACKAGE / "records", "tensorbytes.records", RECORDS) == []
+
+
+def importers(library):
+    """The files that import a library, wherever in them."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+        if library in {name.partition(".")[0] for name in names}:
+            found.append(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_what_exists_once_has_one_owner(library):
+    assert importers(library) == OWNERS[library]
+
+
+def test_only_workers_start_threads():
+    starts = re.compile(r"threading\.(Thread|Timer)\(|start_new_thread|from threading import")
+    found = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if starts.search(path.read_text())]
+    assert found == ["io/workers.py"]
 
 
 WRONG = {

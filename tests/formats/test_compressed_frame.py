@@ -28,7 +28,7 @@ WORDS = [f"{n % 7} and {n % 5}" for n in range(300)]
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(chunked, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(chunked, "available", lambda: 3)  # threads, whatever the machine has
+    monkeypatch.setattr(chunked, "count_threads", lambda: 3)  # threads, whatever the machine has
     monkeypatch.setattr(choice, "_LEAST_BYTES", 1)
 
 

@@ -16,7 +16,7 @@ import pytest
 import tensorbytes as tb
 from tensorbytes import storage
 from tensorbytes._wire import frame_header, varint
-from tensorbytes.records.files import decoders
+from tensorbytes.io.streams import snappy
 from tensorbytes.records.write import tail
 from tests.support.appended_files import (
     CUT,
@@ -418,9 +418,9 @@ def test_205_a_copy_in_a_snappy_block_costs_its_size(monkeypatch):
             taken.append(len(found := super().__getitem__(key)))
             return found
 
-    monkeypatch.setattr(decoders, "bytearray", Plain, raising=False)
+    monkeypatch.setattr(snappy, "bytearray", Plain, raising=False)
     literal, copy = b"\xfc" + struct.pack("<I", 99_999) + bytes(100_000), b"\xff" + struct.pack("<I", 100_000)
-    assert decoders.snappy_start(literal + 100 * copy, 1 << 20) == bytes(106_400)
+    assert snappy.decode_start(literal + 100 * copy, 1 << 20) == bytes(106_400)
     assert sum(taken) < 2 * 106_400
 
 

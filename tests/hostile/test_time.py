@@ -14,8 +14,10 @@ import pytest
 import tensorbytes as tb
 from safety import interrupts
 from safety.growth.cases import cases
-from tensorbytes import _wire, threads
+from tensorbytes import _wire
 from tensorbytes._wire.portions import Stopped, portions
+from tensorbytes.io import checksums
+from tensorbytes.io.workers import Crew
 from tensorbytes.records import infer_schema, open_records
 from tensorbytes.records.read import infer
 from tests.support import ROOT
@@ -167,34 +169,37 @@ def test_182_what_is_timed_works(case, tmp_path):
 
 
 def test_183_threads_end_at_their_next_portion():
-    began, go_on = threading.Event(), threading.Event()
+    began, go_on, runs = threading.Event(), threading.Event(), []
 
     def work():
-        for number, _ in enumerate(threads.portions(10, 1)):
+        runs.append(1)
+        for number, _ in enumerate(portions(10, 1)):
             if number == 3:
                 began.set()
                 go_on.wait()
 
-    with pytest.raises(KeyboardInterrupt), threads.pool(1) as pool:  # noqa: PT012
-        future, waiting = pool.submit(work), pool.submit(work)
+    with pytest.raises(KeyboardInterrupt), Crew(1) as crew:  # noqa: PT012
+        begun, waiting = crew.start(work), crew.start(work)
         began.wait()
-        threading.Timer(0.05, go_on.set).start()  # when the pool is being closed
+        threading.Timer(0.05, go_on.set).start()  # when the crew is being closed
         raise KeyboardInterrupt
-    assert isinstance(future.exception(), Stopped)
-    assert waiting.cancelled()
+    for task in (begun, waiting):
+        with pytest.raises(Stopped):
+            task.take()
+    assert runs == [1]
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 9])
 def test_183_portions_are_the_whole(size):
     data = bytes(range(size))
-    assert b"".join(data[part] for part in threads.portions(size, 4)) == data
+    assert b"".join(data[part] for part in portions(size, 4)) == data
 
 
 def test_183_the_sum_of_portions_is_that_of_the_whole(monkeypatch):
-    monkeypatch.setattr(threads, "PORTION_BYTES", 1000)
-    monkeypatch.setattr(threads, "portions", lambda size: portions(size, 1000))
+    monkeypatch.setattr(checksums, "PORTION_BYTES", 1000)
+    monkeypatch.setattr(checksums, "portions", lambda size: portions(size, 1000))
     data = np.arange(20_000, dtype=np.int16)
-    assert threads.crc32c(data, 7) == _wire.crc32c(data, 7)
+    assert checksums.crc32c(data, 7) == _wire.crc32c(data, 7)
 
 
 # How long it took is in docs/safety-figures.md; here a call that goes on regardless fails.

@@ -15,7 +15,7 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.records.files.detection import detect
+from tensorbytes.records.files.sources import detect
 from tensorbytes.records.read.reader import open_records
 from tensorbytes.records.schema import Schema
 from tensorbytes.records.write.writer import RecordWriter

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
-from tensorbytes.records.files import compression, decoders
-from tensorbytes.records.files.compression import NAMES, compressor, detect, open_source
+from tensorbytes.io.streams import engines
+from tensorbytes.io.streams.detection import NAMES
+from tensorbytes.io.streams.encoders import open_encoder
+from tensorbytes.records.files.sources import detect, open_source
 from tests.support.packed_bytes import PACKED, Pipe, drain, pack, some_records, threads_left, unpack, unpack_whole
 from tests.support.wire_bytes import framed
 
@@ -27,8 +29,7 @@ def no_thread_is_left():
 def engine(request, monkeypatch):
     """Both decompressors of gzip; the second is that of machines without isal, and of pipes."""
     if request.param == "zlib":
-        monkeypatch.setattr(decoders, "isal_zlib", None)
-        monkeypatch.setattr(compression, "isal_zlib", None)
+        monkeypatch.setattr(engines, "find_isal", lambda: None)
     return request.param
 
 
@@ -158,7 +159,7 @@ def test_names_are_checked():
         with pytest.raises(UsageError, match="known: auto, gzip, none, snappy, zlib"):
             unpack(data, wrong)
     with pytest.raises(UsageError, match="nothing to detect"):
-        compressor("auto")
+        open_encoder("auto")
 
 
 # ---- damage ----------------------------------------------------------------------
@@ -375,7 +376,7 @@ def test_very_many_small_members_and_blocks(engine):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_flushed_can_be_read_though_nothing_follows(name, engine):
-    packer, packed, data = compressor(name), b"", b""
+    packer, packed, data = open_encoder(name), b"", b""
     for number in range(30):
         piece = bytes(random.Random(number).choices(b"abcdef", k=number * 100))
         data += piece
@@ -389,7 +390,7 @@ def test_what_was_flushed_can_be_read_though_nothing_follows(name, engine):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_buffers_of_every_kind_and_size_are_compressed(name):
-    packer = compressor(name)
+    packer = open_encoder(name)
     array = np.arange(300_000, dtype="<i4").reshape(3, -1)
     pieces = [b"", b"a", bytearray(b"bc"), memoryview(b"def"), array, np.zeros((0, 3)), b"g" * 262_143, b"h" * 262_144]
     packed = b"".join(bytes(packer.compress(piece)) for piece in pieces) + bytes(packer.finish())
@@ -413,4 +414,4 @@ def test_levels():
     assert len(pack("gzip", data)) < len(data) < sizes[0]
     for name, level in (("gzip", 10), ("zlib", -1), ("gzip", "high"), ("snappy", 1), ("none", 0)):
         with pytest.raises(UsageError, match="level from 0 to 9"):
-            compressor(name, level)
+            open_encoder(name, level)

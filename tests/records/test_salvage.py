@@ -19,8 +19,9 @@ from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import reference, salvage_reference
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
-from tensorbytes.records.files.compression import compressor, open_source
+from tensorbytes.io.streams.encoders import open_encoder
 from tensorbytes.records.files.salvage import intact, repair, verify
+from tensorbytes.records.files.sources import open_source
 from tests.support.salvage_bytes import (
     INNER,
     NESTED,
@@ -441,7 +442,7 @@ def test_lying_headers_take_linear_time(claim):
 
 
 def compressed(data, name):
-    packer = compressor(name)
+    packer = open_encoder(name)
     return bytes(packer.compress(data)) + bytes(packer.finish())
 
 

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from tensorbytes.errors import CorruptError, MissingDependencyError, UsageError
-from tensorbytes.records.files import decoders, inflate
-from tensorbytes.records.files.compression import NAMES, Prefetched, SeekableInflate, Source, compressor, open_source
+from tensorbytes.io.streams import decoders
+from tensorbytes.io.streams.detection import NAMES
+from tensorbytes.io.streams.encoders import open_encoder
+from tensorbytes.records.files.sources import Prefetched, SeekableSource, Source, open_source
 from tests.support.packed_bytes import PACKED, Pipe, drain, pack, some_records, threads_left, unpack
 from tests.support.wire_bytes import framed
 
@@ -33,7 +35,8 @@ def no_thread_is_left():
 # Reads a file twice, in small steps; tells how much memory it took.
 BOMBED = """
 import io, json, sys
-from tensorbytes.records.files import compression, decoders
+from tensorbytes.io.streams import encoders, engines
+from tensorbytes.records.files import sources
 
 def peak():  # of this program alone: getrusage counts the process it was started from
     with open("/proc/self/status") as file:
@@ -41,15 +44,15 @@ def peak():  # of this program alone: getrusage counts the process it was starte
 
 path, engine = sys.argv[1:]
 if engine == "zlib":
-    decoders.isal_zlib = None
+    engines.find_isal = lambda: None
 import cramjam
-compression.open_source(io.BytesIO(compression.compressor("gzip").finish())).close()
+sources.open_source(io.BytesIO(encoders.open_encoder("gzip").finish())).close()
 view = memoryview(bytearray(1 << 16))
 before, size = peak(), 0
-with compression.open_source(path) as source:
+with sources.open_source(path) as source:
     while count := source.readinto(view):
         size += count
-with compression.SeekableInflate(path) as seekable:
+with sources.SeekableSource(path) as seekable:
     tail = len(seekable.read_at(size - 1000, 5000))
 print(json.dumps([size, tail, peak() - before]))
 """
@@ -58,7 +61,7 @@ print(json.dumps([size, tail, peak() - before]))
 @pytest.mark.parametrize("name", ["isal", "zlib", "snappy"])
 def test_a_bomb_takes_time_but_no_memory(tmp_path, name):
     size = 48 << 20
-    packer = compressor("snappy") if name == "snappy" else compressor("gzip", 9)
+    packer = open_encoder("snappy") if name == "snappy" else open_encoder("gzip", 9)
     plain = framed(bytes((1 << 20) - 16))
     with open(tmp_path / "bomb", "wb") as file:
         for _ in range(size >> 20):
@@ -135,7 +138,7 @@ def test_a_live_pipe_gives_what_was_flushed_before_more_is_written():
     first, second = framed(b"one"), framed(b"two")
     for name in NAMES:
         inner, outer = os.pipe()
-        packer = compressor(name)
+        packer = open_encoder(name)
         view = memoryview(bytearray(100))
         with os.fdopen(inner, "rb") as reader, os.fdopen(outer, "wb", buffering=0) as writer:
             writer.write(bytes(packer.compress(first)) + bytes(packer.flush()))
@@ -306,7 +309,7 @@ def test_a_source_that_is_forgotten_stops_its_thread():
     source = Counting()
     ahead = Prefetched(source, depth=2)
     ahead.readinto(memoryview(bytearray(8)))
-    thread = ahead._thread
+    (thread,) = ahead._crew.threads
     del ahead
     gc.collect()
     thread.join()
@@ -323,14 +326,14 @@ def test_closing_does_not_wait_for_a_pipe_that_gives_nothing(monkeypatch):
         assert source.readinto(view) == 3
         source.close()
         writer.close()
-        source._thread.join()
+        source._crew.threads[0].join()
 
 
 def test_a_fork_can_neither_read_nor_hang(tmp_path):
     (tmp_path / "x").write_bytes(pack("gzip", os.urandom(30 << 20), level=0))
     program = (
         "import os, sys\n"
-        "from tensorbytes.records.files.compression import open_source\n"
+        "from tensorbytes.records.files.sources import open_source\n"
         "from tensorbytes.errors import UsageError\n"
         "source = open_source(sys.argv[1])\n"
         "child = os.fork()\n"
@@ -352,7 +355,7 @@ def test_a_fork_can_neither_read_nor_hang(tmp_path):
 @pytest.fixture
 def narrow(monkeypatch):
     """Checkpoints close together, so that a small file has many."""
-    monkeypatch.setattr(inflate, "_SPACING", 1 << 14)
+    monkeypatch.setattr(decoders, "_SPACING", 1 << 14)
     return 1 << 14
 
 
@@ -379,7 +382,7 @@ def test_any_place_of_a_compressed_file_can_be_read(tmp_path, name, members, nar
     (tmp_path / "x").write_bytes(pack(name, *(data[at : at + step] for at in range(0, len(data), step))))
     given = inflating(monkeypatch)
     block = min(step, 1 << 18) if name == "snappy" else 0
-    with SeekableInflate(tmp_path / "x", name) as file:
+    with SeekableSource(tmp_path / "x", name) as file:
         assert file.read_at(len(data), 10) == b""
         assert given[0] == len(data)
         for _ in range(200):
@@ -405,7 +408,7 @@ def test_random_access_from_several_threads(tmp_path, narrow):
             if file.read_at(start, 100) != data[start : start + 100]:
                 wrong.append(start)
 
-    with SeekableInflate(tmp_path / "x", "gzip") as file:
+    with SeekableSource(tmp_path / "x", "gzip") as file:
         threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
         for thread in threads:
             thread.start()
@@ -419,7 +422,7 @@ def test_damage_is_an_error_only_where_it_is_reached(name, narrow):
     data = np.random.default_rng(0).integers(0, 1000, 100_000).astype("<i4").tobytes()
     packed = pack(name, data[:200_000], data[200_000:])
     cut = packed[: -len(packed) // 4]
-    with SeekableInflate(io.BytesIO(cut), name) as file:
+    with SeekableSource(io.BytesIO(cut), name) as file:
         whole = unpack(cut, name)[0]
         for _ in range(2):
             with pytest.raises(CorruptError, match="the file ends inside"):
@@ -432,8 +435,8 @@ def test_damage_is_an_error_only_where_it_is_reached(name, narrow):
 
 def test_files_that_have_no_places():
     with pytest.raises(UsageError, match="no seek"):
-        SeekableInflate(Pipe(pack("gzip", b"abc")), "gzip")
+        SeekableSource(Pipe(pack("gzip", b"abc")), "gzip")
     with pytest.raises(UsageError, match="not compressed"):
-        SeekableInflate(io.BytesIO(framed(b"abc")))
-    with SeekableInflate(io.BytesIO(pack("gzip", b"abc"))) as file, pytest.raises(UsageError, match="0 or more"):
+        SeekableSource(io.BytesIO(framed(b"abc")))
+    with SeekableSource(io.BytesIO(pack("gzip", b"abc"))) as file, pytest.raises(UsageError, match="0 or more"):
         file.read_at(-1, 1)

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from tensorbytes.errors import CorruptError
-from tensorbytes.records.files.compression import compressor, open_source
+from tensorbytes.io.streams.encoders import open_encoder
+from tensorbytes.records.files.sources import open_source
 
 PACKED = ("gzip", "zlib", "snappy")
 
@@ -24,7 +25,7 @@ def some_records(count=20, size=40, seed=0):
 
 def pack(name, *pieces, level=None):
     """Each piece is flushed."""
-    packer = compressor(name, level)
+    packer = open_encoder(name, level)
     out = b"".join(bytes(packer.compress(piece)) + bytes(packer.flush()) for piece in pieces)
     return out + bytes(packer.finish())
 

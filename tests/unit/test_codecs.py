@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import tensorbytes as tb
 from tensorbytes import codecs, dtypes
-from tensorbytes.codecs import Damaged, chunked
+from tensorbytes.codecs import chunked
 from tensorbytes.codecs.pipelines import BYTES, Elements, Pipeline, elements_of
+from tensorbytes.io.streams.engines import DamagedError
 from tests.support.compressed_bytes import CODECS, DECODERS, PIPELINES, read, stored, undone
 from tests.support.generated_code import parse
 from tests.support.wire_bytes import records
@@ -61,10 +62,10 @@ def test_other_libraries_read_ours_and_we_read_theirs(name, plane):
 def test_nothing_but_what_fills_the_plane_is_taken(name):
     made = bytes(codecs.get(name).compress(memoryview(TEXT), None))
     for more in (-1, 1, -len(TEXT), 1 - len(TEXT), 1000):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedError):
             decompressed(name, made, len(TEXT) + more)
     for tail in (b"\0", b"ab", b"abc", b"\0" * 4, made):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedError):
             decompressed(name, made + tail, len(TEXT))
 
 
@@ -75,7 +76,7 @@ def test_bytes_behind_a_stream_are_noticed_at_any_alignment(wrap):
         made = wrap(TEXT[:n])
         assert decompressed(name, made, n) == TEXT[:n]
         for tail in (b"\0", b"xy", b"xyz", b"0123"):
-            with pytest.raises(Damaged):
+            with pytest.raises(DamagedError):
                 decompressed(name, made + tail, n)
 
 
@@ -83,7 +84,7 @@ def test_bytes_behind_a_stream_are_noticed_at_any_alignment(wrap):
 def test_truncations_and_flips_of_codes_raise_damaged_or_nothing(name):
     made = bytes(codecs.get(name).compress(memoryview(TEXT), None))
     for size in range(len(made)):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedError):
             decompressed(name, made[:size], len(TEXT))
     checked = name in ("gzip", "zlib")
     for bit in range(0, 8 * len(made), 1 if tb.ACCELERATED or name != "huffman" else 23):
@@ -91,7 +92,7 @@ def test_truncations_and_flips_of_codes_raise_damaged_or_nothing(name):
         flipped[bit // 8] ^= 1 << bit % 8
         try:
             found = decompressed(name, flipped, len(TEXT))
-        except Damaged:
+        except DamagedError:
             continue
         assert len(found) == len(TEXT)
         assert not checked or found == TEXT  # in a header's flags
@@ -100,7 +101,7 @@ def test_truncations_and_flips_of_codes_raise_damaged_or_nothing(name):
 @pytest.mark.parametrize("name", CODECS)
 @given(data=st.binary(max_size=80), n=st.integers(0, 300))
 def test_any_bytes_raise_damaged_or_nothing(name, data, n):
-    with contextlib.suppress(Damaged):
+    with contextlib.suppress(DamagedError):
         decompressed(name, data, n)
 
 
@@ -141,14 +142,14 @@ ZSTD_REFUSED = {
 
 @pytest.mark.parametrize("case", ZSTD_REFUSED)
 def test_zstd_frames_that_are_refused(case):
-    with pytest.raises(Damaged, match="zstd"):
+    with pytest.raises(DamagedError, match="zstd"):
         decompressed("zstd", ZSTD_REFUSED[case](), len(TEXT))
 
 
 @pytest.mark.parametrize("name", ["gzip", "zlib", "snappy", "lz4"])
 def test_a_bomb_is_cut_off(name):
     made = ENCODERS[name][0](bytes(1 << 24))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedError):
         decompressed(name, made, 1000)
 
 
@@ -203,7 +204,7 @@ def test_damaged_chunks_raise_damaged_or_nothing(text):
     def passes(chunk, n):
         try:
             pipeline.decode(memoryview(chunk), memoryview(bytearray(n)), elements)
-        except Damaged:
+        except DamagedError:
             return False
         return True
 

@@ -14,6 +14,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UnsupportedError
 from tensorbytes.formats import _zip
 from tensorbytes.formats._zip import Content
+from tensorbytes.io.streams import engines
 
 LIMITS = Limits()
 NUMBER = 0x4254
@@ -296,7 +297,7 @@ def test_unsupported(raw, words):
 def inflater(request, monkeypatch):
     """isal where it is installed, zlib where not."""
     if request.param == "zlib":
-        monkeypatch.setattr(_zip, "_igzip", None)
+        monkeypatch.setattr(engines, "find_isal", lambda: None)
     else:
         pytest.importorskip("isal")
 

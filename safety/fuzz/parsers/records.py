@@ -10,10 +10,11 @@ from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, chance
 from tensorbytes import _wire, api, foreign, formats, opening
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, TensorbytesError
+from tensorbytes.io.streams import detection
+from tensorbytes.io.streams.decoders import Feed, open_decoder
 from tensorbytes.reader import Reader
 from tensorbytes.records import events, example
-from tensorbytes.records.files import detection, framing, index, salvage
-from tensorbytes.records.files.decoders import Feed, decoder
+from tensorbytes.records.files import framing, index, salvage, sources
 from tensorbytes.records.files.framing import Block
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.read.columns import to_rows
@@ -153,7 +154,7 @@ def _compressed(data: bytes) -> None:
     if not data:
         return
     name, body = ("gzip", "zlib", "snappy")[data[0] % 3], data[1:]
-    detection.plain_start(body[:64], detection.detect(body[:64]))
+    detection.decode_start(body[:64], sources.detect(body[:64]))
     whole, failed = _inflated(name, body, 1 << 16, seekable=False)
     if not chance(data) & 3:
         parts, also = _inflated(name, body, 7, seekable=True)
@@ -166,7 +167,7 @@ def _compressed(data: bytes) -> None:
 
 
 def _inflated(name: str, body: bytes, step: int, seekable: bool) -> tuple[bytes, TensorbytesError | None]:
-    made, out = decoder(name, Feed(_Bytes(body)), LIMITS, seekable=seekable), bytearray()
+    made, out = open_decoder(name, Feed(_Bytes(body)), LIMITS, seekable=seekable), bytearray()
     try:
         while len(out) < _MOST_BYTES and (piece := made.next(step)):
             if len(piece) > step:

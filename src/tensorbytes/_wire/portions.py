@@ -1,13 +1,13 @@
 """Large things in portions, so that Ctrl-C acts between two of them.
 
-Ctrl-C reaches the main thread alone, which then waits for the others. So a thread of a pool sets `here.stop`, an
-event, and ends at its next portion once that is set.
+Ctrl-C reaches the main thread alone, which then waits for the others. So a thread of ours sets `here.is_stopped`
+(io/workers.py), and ends at its next portion once that is so.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 # Even a slow disk gives this much in less than a second.
 PORTION_BYTES = 16 << 20
@@ -19,9 +19,9 @@ class Stopped(Exception):
 
 
 def portions(size: int, portion: int = PORTION_BYTES) -> Iterator[slice]:
-    """A range of bytes in portions. In a thread whose pool is being closed, the next one raises Stopped."""
-    stop: threading.Event | None = getattr(here, "stop", None)
+    """A range of bytes in portions. In a thread whose crew is being closed, the next one raises Stopped."""
+    is_stopped: Callable[[], bool] | None = getattr(here, "is_stopped", None)
     for start in range(0, size, portion):
-        if stop is not None and stop.is_set():
+        if is_stopped is not None and is_stopped():
             raise Stopped
         yield slice(start, min(start + portion, size))

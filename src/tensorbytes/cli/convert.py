@@ -281,12 +281,13 @@ def _progress(job: _Job, args: argparse.Namespace, out: Output) -> Iterator[Call
 
 def _extent(job: _Job, args: argparse.Namespace) -> tuple[bool, int | None]:
     """Whether rows are counted, else bytes; and how many there are, if that is quickly known."""
+    from tensorbytes.io.streams.detection import find_by_suffix
     from tensorbytes.tools.sources import ArrowTable, Documents, Records, as_table, open_source
 
     source = open_source(job.source.path, args.source_format, options=dict(args.read_option))
     table = as_table(source)
     if isinstance(table, Records):
-        plain = not any(str(path).endswith((".gz", ".gzip", ".zlib", ".zz", ".snappy")) for path in table.records.paths)
+        plain = not any(find_by_suffix(str(path)) for path in table.records.paths)
         return True, len(table.records) if plain else None
     if isinstance(table, ArrowTable):
         return True, next((shape[0] for shape in map(_shape, table.document.leaves) if shape), None)

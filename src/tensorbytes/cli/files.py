@@ -161,7 +161,7 @@ def _raise(error: OSError) -> None:
 def _holds_tensors(path: str) -> bool:
     """Judged by the first bytes, or by the name where they say nothing."""
     from tensorbytes import formats
-    from tensorbytes.records.files.detection import is_record_header
+    from tensorbytes.tfrecord import is_record_header
     from tensorbytes.tools.sources import named_records
 
     if os.path.basename(path).startswith(".") or not os.path.isfile(path):

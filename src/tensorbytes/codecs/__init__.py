@@ -1,7 +1,7 @@
 """The codecs: each module turns bytes into fewer bytes and back.
 
-A codec is one file here and one row in BUILTIN. Its module has an object CODEC that fills
-in the class `Codec` below. pipelines.py puts filters before them, which rearrange numbers so
+A codec is one row in BUILTIN, and an object in CODECS of the module there that fills in the
+class `Codec` below. pipelines.py puts filters before them, which rearrange numbers so
 that codecs find more to save; chunked.py cuts tensors into pieces; choice.py is "auto".
 """
 
@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import ClassVar
 
-from tensorbytes.errors import CorruptError, UsageError, unknown
+from tensorbytes.errors import UsageError, unknown
 from tensorbytes.typing import Buffer
 
 # name -> module
 BUILTIN: dict[str, str] = {
-    "zstd": "tensorbytes.codecs.zstd",
-    "lz4": "tensorbytes.codecs.lz4",
-    "gzip": "tensorbytes.codecs.gzip",
-    "zlib": "tensorbytes.codecs.zlib",
-    "snappy": "tensorbytes.codecs.snappy",
+    "zstd": "tensorbytes.codecs.libraries",
+    "lz4": "tensorbytes.codecs.libraries",
+    "gzip": "tensorbytes.codecs.libraries",
+    "zlib": "tensorbytes.codecs.libraries",
+    "snappy": "tensorbytes.codecs.libraries",
     "huffman": "tensorbytes.codecs.huffman",
 }
 
@@ -28,8 +27,8 @@ BUILTIN: dict[str, str] = {
 class Codec:
     """What every codec provides. Both functions may run in several threads at once."""
 
-    name: ClassVar[str]
-    levels: ClassVar[range] = range(0)  # what level= may be; empty where there are none
+    name: str
+    levels: range = range(0)  # what level= may be; empty where there are none
 
     def compress(self, data: memoryview, level: int | None) -> Buffer:
         """Fewer bytes, or as many or more: then the caller keeps what it has. Never exactly one of a longer plane
@@ -37,15 +36,8 @@ class Codec:
         raise NotImplementedError
 
     def decompress(self, data: memoryview, out: memoryview) -> None:
-        """Fill `out`, no more and no less, or raise Damaged."""
+        """Fill `out`, no more and no less, or raise DamagedError."""
         raise NotImplementedError
-
-
-class Damaged(Exception):
-    """Compressed bytes that are not what their codec demands; never leaves tensorbytes as such."""
-
-    def at(self, place: int) -> CorruptError:
-        return CorruptError(str(self), at=place)
 
 
 @cache
@@ -53,7 +45,7 @@ def get(name: str) -> Codec:
     """The codec of this name."""
     if name not in BUILTIN:
         raise unknown("codec", name, BUILTIN)
-    found: Codec = importlib.import_module(BUILTIN[name]).CODEC
+    found: Codec = importlib.import_module(BUILTIN[name]).CODECS[name]
     return found
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorbytes.codecs import chunked
 from tensorbytes.codecs.pipelines import Elements, Pipeline
-from tensorbytes.threads import available, in_order
+from tensorbytes.io.workers import count_threads, map_in_order
 
 # Fastest first, by how they measure (spec/decisions/0007-codecs.md); each has its turn.
 _WHOLE_NUMBERS = (
@@ -64,7 +64,7 @@ def choose(data: memoryview, elements: Elements) -> Pipeline | None:
     if len(blocks) > 1 and _searching_pays(sizes):
         hopeful = _hopeful(sizes, sum(map(len, blocks)))
         blocks = _chunks(data)
-        again = in_order(lambda pipeline: _size(pipeline, blocks, elements), hopeful, available())
+        again = map_in_order(lambda pipeline: _size(pipeline, blocks, elements), hopeful, count_threads())
         sizes = dict(zip(hopeful, again, strict=True))
     return _best(sizes, sum(map(len, blocks)))
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from tensorbytes import storage
 from tensorbytes._wire import crc32c, mask
-from tensorbytes.codecs import Damaged
 from tensorbytes.codecs.pipelines import Elements, Pipeline
 from tensorbytes.errors import CorruptError
+from tensorbytes.io.streams.engines import DamagedError
+from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.tensor import Array, InvalidValueError
-from tensorbytes.threads import available, in_order
 from tensorbytes.typing import Buffer
 
 # Small enough for a core's own cache, and for slices; large enough that tables and calls don't count.
@@ -76,10 +76,10 @@ class Chunks:
                     raise CorruptError(f"the checksum of chunk {number} differs", at=at + begin)
                 try:
                     self.pipeline.decode(data, out[place : place + self.chunk], self.elements)
-                except Damaged as error:
+                except DamagedError as error:
                     raise CorruptError(f"chunk {number}: {error}", at=at + begin) from None
 
-        for _ in in_order(work, _runs(first, last), available()):
+        for _ in map_in_order(work, _runs(first, last), count_threads()):
             pass
         return out[start - base : stop - base]
 
@@ -111,7 +111,7 @@ def _encoded(data: memoryview, pipeline: Pipeline, elements: Elements) -> Iterat
         return [(piece, mask(crc32c(piece))) for piece in found]
 
     count = -(-len(data) // CHUNK_BYTES)
-    return chain.from_iterable(in_order(work, _runs(0, count), available()))
+    return chain.from_iterable(map_in_order(work, _runs(0, count), count_threads()))
 
 
 def _runs(first: int, last: int) -> list[range]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tensorbytes._wire import HUFFMAN_SLACK, huffman_decode, huffman_encode
-from tensorbytes.codecs import Codec, Damaged
+from tensorbytes.codecs import Codec
+from tensorbytes.io.streams.engines import DamagedError
 from tensorbytes.typing import Buffer
 
 
@@ -19,7 +20,7 @@ class Huffman(Codec):
 
     def decompress(self, data: memoryview, out: memoryview) -> None:
         if not huffman_decode(data, out):
-            raise Damaged("a Huffman code that is not sound")
+            raise DamagedError("a Huffman code that is not sound")
 
 
-CODEC = Huffman()
+CODECS = {"huffman": Huffman()}

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import _wire, codecs
-from tensorbytes.codecs import Codec, Damaged
+from tensorbytes.codecs import Codec
 from tensorbytes.dtypes import DType
 from tensorbytes.errors import UsageError, unknown
+from tensorbytes.io.streams.engines import DamagedError
 from tensorbytes.typing import Buffer
 
 FILTERS = ("delta", "shuffle", "split", "pack")
@@ -146,7 +147,7 @@ class Pipeline:
         return [head, self._coded(packed.data)] if bits else [head]
 
     def decode(self, data: memoryview, out: memoryview, elements: Elements) -> None:
-        """Fill a chunk from what `encode` gave for it; Damaged where that can't be."""
+        """Fill a chunk from what `encode` gave for it; DamagedError where that can't be."""
         if len(data) == len(out):
             out[:] = data
             return
@@ -160,7 +161,7 @@ class Pipeline:
             self._decoded(data, target)
         if self.delta:
             if len(first) < elements.width:
-                raise Damaged("it ends inside its first element")
+                raise DamagedError("it ends inside its first element")
             _wire.accumulate(target, out, elements.width, int.from_bytes(first, "little"))
 
     def _decoded(self, data: memoryview, out: memoryview) -> None:
@@ -172,18 +173,18 @@ class Pipeline:
         elif self.codec and len(data) < len(out):
             codecs.get(self.codec).decompress(data, out)
         else:
-            raise Damaged(f"{len(data)} bytes where {len(out)} or fewer were due")
+            raise DamagedError(f"{len(data)} bytes where {len(out)} or fewer were due")
 
     def _join(self, data: memoryview, out: memoryview, width: int) -> None:
         if self.codec == "huffman":
             if not _wire.planes_decode(data, out, _scratch(len(out)), width, self.layout == "split"):
-                raise Damaged("planes whose sizes or Huffman codes are not sound")
+                raise DamagedError("planes whose sizes or Huffman codes are not sound")
             return
         if len(data) < 4 * width:
-            raise Damaged("it ends inside the sizes of its planes")
+            raise DamagedError("it ends inside the sizes of its planes")
         sizes = struct.unpack_from(f"<{width}I", data)
         if sum(sizes) != len(data) - 4 * width:
-            raise Damaged(f"planes of {sum(sizes)} bytes in {len(data) - 4 * width}")
+            raise DamagedError(f"planes of {sum(sizes)} bytes in {len(data) - 4 * width}")
         planes, each, at = [], len(out) // width, 4 * width
         for size in sizes:
             plane = data[at : at + size]
@@ -196,22 +197,22 @@ class Pipeline:
 
     def _unpack(self, data: memoryview, out: memoryview, width: int) -> None:
         if len(data) < _PACK_HEAD.size:
-            raise Damaged("it ends inside the head of its packed bits")
+            raise DamagedError("it ends inside the head of its packed bits")
         bits, low = _PACK_HEAD.unpack_from(data)
         count = len(out) // width
         if bits == 64 == 8 * width and not low:
             self._decoded(data[_PACK_HEAD.size :], out)
             return
         if bits > min(_wire.MOST_BITS, 8 * width):
-            raise Damaged(f"elements of {width} bytes in {bits} bits")
+            raise DamagedError(f"elements of {width} bytes in {bits} bits")
         packed = np.empty(-(-count * bits // 8), np.uint8)
         rest = data[_PACK_HEAD.size :]
         if bits:
             self._decoded(rest, packed.data)
         elif len(rest):
-            raise Damaged(f"{len(rest)} bytes too many")
+            raise DamagedError(f"{len(rest)} bytes too many")
         if count * bits % 8 and packed[-1] >> count * bits % 8:
-            raise Damaged("bits behind the last element")
+            raise DamagedError("bits behind the last element")
         _wire.bits_unpack(packed, out, width, low, bits)
 
 

@@ -13,30 +13,16 @@ member may not grow beyond the size that it states.
 from __future__ import annotations
 
 import struct
-import zlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
 
-from tensorbytes import threads
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
+from tensorbytes.io.checksums import crc32
+from tensorbytes.io.streams.engines import DamagedError, deflate_whole, inflate_start, inflate_whole
+from tensorbytes.io.workers import map_in_order
 from tensorbytes.typing import Buffer, bytes_view
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-_igzip: Any
-crc32_combine: Any  # None where sums of parts can't be put together
-try:
-    from isal import igzip_lib as _igzip
-    from isal.isal_zlib import crc32 as crc32
-    from isal.isal_zlib import crc32_combine as crc32_combine
-except ImportError:  # pragma: no cover - machines that isal has no wheels for
-    from zlib import crc32 as crc32
-
-    _igzip = crc32_combine = None
-_INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, _igzip.IsalError) if _igzip else (zlib.error,)
 
 STORED, DEFLATED = 0, 8
 _LOCAL, _CENTRAL = struct.Struct("<IHHHHHIIIHH"), struct.Struct("<IHHHHHHIIIHHHHHII")
@@ -273,14 +259,8 @@ def content(data: memoryview, member: Member, check: bool = True) -> memoryview:
 
 
 def check_crc(raw: memoryview, member: Member) -> None:
-    if _sum(raw, 0) != member.crc:
+    if crc32(raw) != member.crc:
         raise checksum_differs(member)
-
-
-def _sum(raw: memoryview, crc: int) -> int:
-    for part in threads.portions(len(raw)):
-        crc = crc32(raw[part], crc)
-    return crc
 
 
 def checksum_differs(member: Member) -> CorruptError:
@@ -289,20 +269,14 @@ def checksum_differs(member: Member) -> CorruptError:
 
 def _inflate(raw: memoryview, member: Member) -> bytes:
     try:
-        engine = _inflater()
-        made: bytes = engine.decompress(raw, member.size + 1)
-    except _INFLATE_ERRORS as error:
+        made, alone = inflate_whole("deflate", raw, member.size)
+    except DamagedError as error:
         raise CorruptError(f"the member {member.name!r} can't be inflated: {error}", at=member.start) from None
     except (MemoryError, OverflowError):
         raise LimitError(f"no memory for the {member.size} bytes of the member {member.name!r}") from None
-    if len(made) != member.size or not engine.eof or engine.unused_data:
+    if len(made) != member.size or not alone:
         raise CorruptError(f"the member {member.name!r} states {member.size} bytes but holds others", at=member.start)
     return made
-
-
-def _inflater() -> Any:
-    """Not isal's twin of zlib's class, which hides a few bytes after the end."""
-    return _igzip.IgzipDecompressor(flag=_igzip.DECOMP_DEFLATE) if _igzip else zlib.decompressobj(-zlib.MAX_WBITS)
 
 
 def inflate_head(data: memoryview, member: Member, size: int) -> bytes:
@@ -311,8 +285,8 @@ def inflate_head(data: memoryview, member: Member, size: int) -> bytes:
     if member.method == STORED:
         return bytes(raw[:size])
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw[: 4 * size + 1024], size)
-    except zlib.error as error:
+        return inflate_start("deflate", raw[: 4 * size + 1024], size)
+    except DamagedError as error:
         raise CorruptError(f"the member {member.name!r} can't be inflated: {error}", at=member.start) from None
 
 
@@ -339,21 +313,22 @@ def archive(contents: Iterable[Content], alignment: int, padding: int) -> Iterat
             raise UnsupportedError(f"a name of {len(item.name.encode())} bytes; zip archives end at {_MAX16}")
     directory: list[bytes] = []
     at = 0
-    for item, (method, crc, size, views) in zip(items, _bodies(items), strict=True):
-        name = item.name.encode()
-        flags = 0 if name.isascii() else _UTF8
-        stored = sum(map(len, views))
-        wide = max(size, stored) >= _MAX32
-        extra = struct.pack("<HHQQ", 1, 16, size, stored) if wide else b""
-        shown = (_MAX32, _MAX32) if wide else (stored, size)
-        if method == STORED:
-            extra += _pad(at + _LOCAL.size + len(name) + len(extra), alignment, padding)
-        version = 45 if wide else 20
-        header = _LOCAL.pack(_LOCAL_MARK, version, flags, method, 0, _DATE, crc, *shown, len(name), len(extra))
-        directory.append(_entry(name, flags, method, crc, size, stored, at))
-        yield header + name + extra
-        yield from views
-        at += len(header) + len(name) + len(extra) + stored
+    with closing(_bodies(items)) as bodies:
+        for item, (method, crc, size, views) in zip(items, bodies, strict=True):
+            name = item.name.encode()
+            flags = 0 if name.isascii() else _UTF8
+            stored = sum(map(len, views))
+            wide = max(size, stored) >= _MAX32
+            extra = struct.pack("<HHQQ", 1, 16, size, stored) if wide else b""
+            shown = (_MAX32, _MAX32) if wide else (stored, size)
+            if method == STORED:
+                extra += _pad(at + _LOCAL.size + len(name) + len(extra), alignment, padding)
+            version = 45 if wide else 20
+            header = _LOCAL.pack(_LOCAL_MARK, version, flags, method, 0, _DATE, crc, *shown, len(name), len(extra))
+            directory.append(_entry(name, flags, method, crc, size, stored, at))
+            yield header + name + extra
+            yield from views
+            at += len(header) + len(name) + len(extra) + stored
     yield from directory
     yield _ending(len(directory), sum(map(len, directory)), at)
 
@@ -370,33 +345,18 @@ def _body(item: Content) -> _Body:
     size = sum(map(len, views))
     crc = 0
     for view in views:
-        crc = _sum(view, crc)
+        crc = crc32(view, crc)
     if item.compress is not None:
-        deflated = _deflated(views, item.compress)
+        deflated = deflate_whole("deflate", views, item.compress)
         if len(deflated) < size:
             return _Body(DEFLATED, crc, size, [memoryview(deflated)])
     return _Body(STORED, crc, size, views)
 
 
-def _bodies(items: Sequence[Content]) -> Iterator[_Body]:
+def _bodies(items: Sequence[Content]) -> Generator[_Body, None, None]:
     """What to write for each member. Large archives are prepared a few members ahead, without the GIL."""
-    if sum(bytes_view(piece).nbytes for item in items for piece in item.pieces) < _THREAD_BYTES:
-        yield from map(_body, items)
-        return
-    ahead: deque[Future[_Body]] = deque()
-    with threads.pool(2) as pool:
-        for item in items:
-            ahead.append(pool.submit(_body, item))
-            if len(ahead) > _AHEAD:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-
-
-def _deflated(views: list[memoryview], level: int) -> bytes:
-    engine = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    pieces = [engine.compress(view[part]) for view in views for part in threads.portions(len(view))]
-    return b"".join([*pieces, engine.flush()])
+    size = sum(bytes_view(piece).nbytes for item in items for piece in item.pieces)
+    return map_in_order(_body, items, 1 if size < _THREAD_BYTES else 2, ahead=_AHEAD)
 
 
 def _pad(at: int, alignment: int, kind: int) -> bytes:

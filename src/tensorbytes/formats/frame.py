@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from tensorbytes import threads
 from tensorbytes._wire import (
     BAD_DATA,
     BAD_LENGTH,
@@ -31,6 +30,8 @@ from tensorbytes.formats import Format, Options, _record, _storing
 from tensorbytes.formats._extension import ALONE, Place
 from tensorbytes.formats._record import Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
+from tensorbytes.io import checksums
+from tensorbytes.io.workers import Crew
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk
 from tensorbytes.tree import Document, Leaf
@@ -105,7 +106,7 @@ def checksum(payload: list[Any]) -> bytes:
     """The four bytes that end a record."""
     crc = 0
     for piece in payload:
-        crc = threads.crc32c(piece, crc)
+        crc = checksums.crc32c(piece, crc)
     return struct.pack("<I", mask(crc))
 
 
@@ -116,12 +117,12 @@ def framed(payload: list[Any], ending: bytes) -> list[Buffer]:
 
 def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
     """The same for many bytes: a second thread sums while the caller writes. Neither holds the GIL."""
-    with threads.pool(1) as pool:
-        endings = [pool.submit(checksum, payload) for payload in payloads]
+    with Crew(1) as crew:
+        endings = [crew.start(checksum, payload) for payload in payloads]
         for payload, ending in zip(payloads, endings, strict=True):
             yield frame_header(size_of(payload))
             yield from payload
-            yield ending.result()
+            yield ending.take()
 
 
 def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -188,7 +189,7 @@ def check_payload(data: memoryview, start: int, end: int) -> None:
 
 def _is_sound(data: memoryview, start: int, end: int) -> bool:
     (stored,) = struct.unpack_from("<I", data, end)
-    return bool(stored == mask(threads.crc32c(data[start:end])))
+    return bool(stored == mask(checksums.crc32c(data[start:end])))
 
 
 class Order:

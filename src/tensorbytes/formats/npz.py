@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from tensorbytes import storage, threads
+from tensorbytes import storage
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
@@ -48,6 +49,8 @@ from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, complete, unpack
 from tensorbytes.formats._torch import unread
 from tensorbytes.formats._zip import Content, Member
+from tensorbytes.io.checksums import can_join_crc32, crc32, join_crc32
+from tensorbytes.io.workers import MANY, Crew, map_in_order
 from tensorbytes.tensor import Strings, Tensor
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer
@@ -236,10 +239,8 @@ def _unread(data: memoryview, parts: Sequence[Part], members: Sequence[Member], 
 
 def _contents(get: Callable[[Member], memoryview], members: list[Member]) -> list[memoryview]:
     """What `get` gives for each; of much, in two threads. Neither reading nor inflating nor summing holds the GIL."""
-    if len(members) < 2 or sum(member.size for member in members) < _THREAD_BYTES:
-        return list(map(get, members))
-    with threads.pool(2) as pool:
-        return list(pool.map(get, members))
+    threads = 1 if sum(member.size for member in members) < _THREAD_BYTES else 2
+    return list(map_in_order(get, members, threads, ahead=MANY))
 
 
 def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member]) -> list[memoryview]:
@@ -258,7 +259,7 @@ def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member]) -> list
 
 
 def _is_large(member: Member) -> bool:
-    return _zip.crc32_combine is not None and member.method == _zip.STORED and member.size >= _LARGE_MEMBER
+    return can_join_crc32() and member.method == _zip.STORED and member.size >= _LARGE_MEMBER
 
 
 def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
@@ -269,18 +270,18 @@ def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
     def half(start: int, stop: int) -> int:
         return _read_and_sum(file, room[start:stop], member.start + start)
 
-    with threads.pool(1) as pool:
-        second = pool.submit(half, middle, member.size)
-        crc = _zip.crc32_combine(half(0, middle), second.result(), member.size - middle)
+    with Crew(1) as crew:
+        second = crew.start(half, middle, member.size)
+        crc = join_crc32(half(0, middle), second.take(), member.size - middle)
     return _verified(room, crc, member)
 
 
 def _read_and_sum(file: io.FileIO, room: memoryview, at: int) -> int:
     """Fill memory from a file's offset; the sum of it, taken while each piece is still near."""
     crc = 0
-    for part in threads.portions(len(room), _CHUNK):
+    for part in portions(len(room), _CHUNK):
         storage.read_at(file, room[part], at + part.start)
-        crc = _zip.crc32(room[part], crc)
+        crc = crc32(room[part], crc)
     return crc
 
 

@@ -9,8 +9,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tensorbytes import dtypes, threads
+from tensorbytes import dtypes
 from tensorbytes.errors import UnsupportedError
+from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.quantization import affine, casts
 from tensorbytes.quantization.blocks import Section, Tile, scratch, spread
 from tensorbytes.quantization.measure import Measure, Summary, compare, summary
@@ -52,7 +53,7 @@ def in_threads(work: Callable[[list[Place]], R], found: Iterable[Place]) -> Gene
     if len(first) < 2:  # asking for the number of processors takes longer than a small tensor does
         yield from map(work, first)
     else:
-        yield from threads.in_order(work, chain(first, runs), threads.available())
+        yield from map_in_order(work, chain(first, runs), count_threads())
 
 
 def plain(values: Array) -> Array:

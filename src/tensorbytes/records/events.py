@@ -25,10 +25,10 @@ from tensorbytes.formats import _record
 from tensorbytes.io.hidden import is_hidden
 from tensorbytes.records import summaries
 from tensorbytes.records.files import salvage
-from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import AROUND_DAMAGE, Block
 from tensorbytes.records.files.paths import expand, files_alone
 from tensorbytes.records.files.salvage import Damage
+from tensorbytes.records.files.sources import open_source
 from tensorbytes.records.read.reader import DamageWarning
 from tensorbytes.records.summaries import NO_METADATA, EventFields, Metadata, ValueFields
 from tensorbytes.tensor import Array

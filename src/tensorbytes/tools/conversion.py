@@ -18,8 +18,8 @@ from typing import Any
 from tensorbytes import formats, storage
 from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options, _storing
+from tensorbytes.io.streams.detection import find_by_suffix
 from tensorbytes.reader import naming
-from tensorbytes.records.files.detection import by_suffix
 from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools import rows, verification
 from tensorbytes.tools.casting import Casting
@@ -390,7 +390,7 @@ def _holds_rows(format: str) -> bool:
 
 def _record_options(dst: Any, options: Options) -> Options:
     """TFRecord files don't tell their compression; their names do."""
-    found = by_suffix(storage.describe(dst))
+    found = find_by_suffix(storage.describe(dst))
     return options if found is None else {"compression": found, **options}
 
 

@@ -12,12 +12,13 @@ from tensorbytes import formats, storage
 from tensorbytes.errors import Hint, Limits, SchemaError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.formats._storing import Storing
+from tensorbytes.io.streams.detection import check_name, find_by_suffix
+from tensorbytes.io.streams.encoders import Encoder, open_encoder
 from tensorbytes.output import Output
 from tensorbytes.reader import naming
-from tensorbytes.records.files.compression import Compressor, compressor, open_source
-from tensorbytes.records.files.detection import by_suffix, checked_name
 from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.paths import base_path, byte_range
+from tensorbytes.records.files.sources import open_source
 from tensorbytes.records.schema import Schema, load_beside, sidecar_path
 from tensorbytes.records.write import sidecar
 from tensorbytes.records.write.sink import Files, Sink
@@ -58,8 +59,8 @@ class RawRecords:
         if wrong:
             raise UsageError(f"records are copied with no option {wrong[0]!r}; known: {', '.join(sorted(_OPTIONS))}")
         self._targets, self._progress, self._limits = targets, progress, limits
-        self._wanted = options.get("compression", by_suffix(dst))
-        if self._wanted is not None and checked_name(self._wanted) == "auto":
+        self._wanted = options.get("compression", find_by_suffix(dst))
+        if self._wanted is not None and check_name(self._wanted) == "auto":
             raise UsageError(
                 "'auto' finds out the compression when reading",
                 hints=[Hint("compression", purpose="to say which one to write", of="save")],
@@ -83,10 +84,10 @@ class RawRecords:
                         self._progress(before + source.consumed, total)
             before += size or 0
 
-    def packer(self) -> tuple[str, Compressor]:
-        """A compressor for one file, as it was asked for, or as the first source is compressed."""
-        name = checked_name(self._wanted) if self._wanted is not None else self._found or "none"
-        return name, compressor(name, self._level)
+    def packer(self) -> tuple[str, Encoder]:
+        """An encoder for one file, as it was asked for, or as the first source is compressed."""
+        name = check_name(self._wanted) if self._wanted is not None else self._found or "none"
+        return name, open_encoder(name, self._level)
 
 
 def record_sizes(block: Block) -> Array:
@@ -111,7 +112,7 @@ def _size(target: Any) -> int | None:
 class RecordFile:
     """A TFRecord file that takes records as bytes."""
 
-    def __init__(self, path: Any, packer: tuple[str, Compressor], sync: bool) -> None:
+    def __init__(self, path: Any, packer: tuple[str, Encoder], sync: bool) -> None:
         name, compress = packer
         self.files = Files([Sink(Output(path, durable=sync), None if name == "none" else compress)])
 

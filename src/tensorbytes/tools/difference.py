@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes.errors import LIMITS, Limits, UsageError
+from tensorbytes.io.checksums import crc32
 from tensorbytes.notebook import Displayed
 from tensorbytes.reader import naming
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
@@ -33,6 +33,7 @@ from tensorbytes.tools.sources import (
 from tensorbytes.tools.targets import column_name
 from tensorbytes.tools.verification import same_value
 from tensorbytes.tree import Document, Leaf
+from tensorbytes.typing import bytes_view
 
 _MOST_SHOWN = 60
 # Smaller tensors are compared as they are.
@@ -385,7 +386,7 @@ def _mark(value: Value) -> Any:
         return None, _dtype(value), _shape(value)
     if value.nbytes < _TELLING_BYTES:
         return bytes(value.data), value.dtype, value.shape
-    return zlib.crc32(value.data), value.dtype, value.shape
+    return crc32(bytes_view(value.data)), value.dtype, value.shape
 
 
 def _raw(value: Strings) -> list[bytes]:

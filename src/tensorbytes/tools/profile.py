@@ -19,9 +19,9 @@ from tensorbytes import _wire, formats
 from tensorbytes.errors import LIMITS, CorruptError, Limits, SchemaError, TensorbytesError, UsageError
 from tensorbytes.formats import _json
 from tensorbytes.records import example
-from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.paths import byte_range
+from tensorbytes.records.files.sources import open_source
 from tensorbytes.records.read.infer import Inference
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view

@@ -16,8 +16,9 @@ from typing import Any
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import Hint, UsageError
-from tensorbytes.records.files.detection import SUFFIXES, detect, is_record_header, plain_start
-from tensorbytes.tfrecord import HEADER_BYTES
+from tensorbytes.io.streams.detection import SUFFIXES, decode_start
+from tensorbytes.records.files.sources import detect
+from tensorbytes.tfrecord import HEADER_BYTES, is_record_header
 
 EXAMPLES, EVENTS, OTHERS, NO_RECORDS = "tfrecord", "events", "other records", ""
 _RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
@@ -70,13 +71,13 @@ def is_empty(target: Any) -> bool:
     with open(target, "rb") as file:
         head = file.read(_HEAD_BYTES)
     return not head or (
-        head[:1] in (b"\x1f", b"\x78") and detect(head) != "none" and not plain_start(head, detect(head))
+        head[:1] in (b"\x1f", b"\x78") and detect(head) != "none" and not decode_start(head, detect(head))
     )
 
 
 def _by_content(head: bytes, path: str) -> str:
     compression = "none" if is_record_header(head) else _compression(head, path)
-    plain = plain_start(head, compression)
+    plain = decode_start(head, compression)
     if is_record_header(plain):
         return _of_records(plain, path, compression)
     # Nothing to go by: a file that was called so, and is empty or damaged, or which is compressed to say little so far.
@@ -86,7 +87,7 @@ def _by_content(head: bytes, path: str) -> str:
 
 
 def _compression(head: bytes, path: str) -> str:
-    # Asking for snappy loads the codecs, which a file of another kind should not cost.
+    # The first byte tells most other files: no snappy file starts with a block of 16 MiB or more.
     if head[:1] not in (b"\0", b"\x1f", b"\x78") or (head[:1] == b"\0" and formats.sniff(head, len(head)) is not None):
         return "none"
     return detect(head)

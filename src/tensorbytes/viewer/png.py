@@ -1,14 +1,16 @@
-"""PNG files from arrays, by zlib alone."""
+"""PNG files from arrays."""
 
 from __future__ import annotations
 
 import base64
 import struct
-import zlib
 
 import numpy as np
 
+from tensorbytes.io.checksums import crc32
+from tensorbytes.io.streams.engines import deflate_whole
 from tensorbytes.tensor import Array
+from tensorbytes.typing import bytes_view
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _INDEXED = 3
@@ -17,7 +19,7 @@ _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # by the number of channels: grey, gre
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     body = kind + data
-    return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+    return struct.pack(">I", len(data)) + body + struct.pack(">I", crc32(memoryview(body)))
 
 
 def encode(pixels: Array, palette: Array | None = None) -> bytes:
@@ -38,7 +40,7 @@ def encode(pixels: Array, palette: Array | None = None) -> bytes:
     if palette is None and width > 1:
         filtered[:, 0] = 1
         filtered[:, 1 + channels :] = rows[:, channels:] - rows[:, :-channels]
-    chunks += [_chunk(b"IDAT", zlib.compress(filtered.tobytes(), 7)), _chunk(b"IEND", b"")]
+    chunks += [_chunk(b"IDAT", deflate_whole("zlib", [bytes_view(filtered)], 7)), _chunk(b"IEND", b"")]
     return _SIGNATURE + b"".join(chunks)
 
 

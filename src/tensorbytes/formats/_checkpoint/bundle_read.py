@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import storage, threads
+from tensorbytes import storage
 from tensorbytes._wire import mask
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere, swapped
 from tensorbytes.errors import LIMITS, CorruptError
 from tensorbytes.formats import _beside
 from tensorbytes.formats._checkpoint import bundle, slices, sstable
 from tensorbytes.formats._checkpoint.bundle import Entry
+from tensorbytes.io.checksums import crc32c
+from tensorbytes.io.workers import MANY, map_in_order
 from tensorbytes.tensor import Strings, Tensor
 
 Found = Tensor | Strings | Deferred
@@ -188,11 +191,8 @@ class Bundle:
             for shard in self._sizes:
                 files[shard] = io.FileIO(self.shard_path(shard))
             read = partial(self._read_run, files)
-            if sum(entry.size for entry in entries) < _THREADS_FROM:
-                yield from map(read, _grouped(entries))
-                return
-            with threads.pool(2) as pool:
-                yield from pool.map(read, _grouped(entries))
+            threads = 1 if sum(entry.size for entry in entries) < _THREADS_FROM else 2
+            yield from map_in_order(read, _grouped(entries), threads, ahead=MANY)
         finally:
             for file in files.values():
                 file.close()
@@ -203,7 +203,7 @@ class Bundle:
         # Alone, a tensor is aligned; among others it is as it was in the file.
         phase = start % 64 if len(run) > 1 else 0
         data = storage.aligned(size, phase)
-        for part in threads.portions(size):
+        for part in portions(size):
             storage.read_at(files[run[0].shard], data[part], start + part.start)
         values = []
         for entry in run:
@@ -227,7 +227,7 @@ class Bundle:
         return Tensor(row.name, entry.shape, data)
 
     def _verify(self, entry: Entry, data: memoryview) -> None:
-        if mask(threads.crc32c(data)) != entry.crc:
+        if mask(crc32c(data)) != entry.crc:
             raise CorruptError(
                 f"{entry.name!r}: the checksum differs", at=entry.offset, path=self.shard_path(entry.shard)
             )

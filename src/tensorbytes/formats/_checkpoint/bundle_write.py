@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tensorbytes import dtypes, storage, threads
+from tensorbytes import dtypes, storage
 from tensorbytes._wire import mask
 from tensorbytes.errors import TensorbytesError
 from tensorbytes.formats._checkpoint import bundle, sstable
 from tensorbytes.formats._checkpoint.bundle_read import Bundle, shard_path
 from tensorbytes.io import publish
+from tensorbytes.io.checksums import crc32c
 from tensorbytes.io.holding import Hold
 from tensorbytes.tensor import Strings, Tensor
 
@@ -86,7 +87,7 @@ def _laid_out(values: list[Stored], rows: dict[bytes, tuple[int, tuple[int, ...]
             if gap:
                 yield bytes(gap)
             at += gap
-            pieces, size, crc = [value.data], value.nbytes, mask(threads.crc32c(value.data))
+            pieces, size, crc = [value.data], value.nbytes, mask(crc32c(value.data))
         rows[name] = (code, value.shape, at, size, crc)
         yield from pieces
         at += size

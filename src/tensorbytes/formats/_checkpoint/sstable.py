@@ -25,7 +25,8 @@ import numpy as np
 from tensorbytes._wire import crc32c, mask, proto, varint
 from tensorbytes.budget import Budget
 from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, UnsupportedError
-from tensorbytes.formats._checkpoint import snappy
+from tensorbytes.io.streams.engines import DamagedError, decompress_into
+from tensorbytes.io.streams.snappy import MOST_OUTPUT
 
 MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"
 _FOOTER_BYTES = 48
@@ -109,8 +110,25 @@ def _block(data: memoryview, handle: tuple[int, int], limit: int, budget: Budget
     if kind == 0:
         return data[offset:end], offset, True
     if kind == 1:
-        return snappy.unpack(data[offset:end], budget, offset), offset, False
+        return _decompress(data[offset:end], budget, offset), offset, False
     raise UnsupportedError(f"a block of the unknown compression {kind}", at=end)
+
+
+def _decompress(block: memoryview, budget: Budget, at: int) -> memoryview:
+    """The plain bytes of a snappy block that stands at `at`: a varint, their number, and their code."""
+    try:
+        size, _ = proto.read_varint(block, 0, len(block))
+    except CorruptError as error:
+        raise error.shifted(at) from None
+    if size > MOST_OUTPUT * len(block):
+        raise CorruptError(f"impossible snappy block: {len(block)} bytes that should hold {size}", at=at)
+    budget.copy(size, "a snappy block", at)
+    out = memoryview(bytearray(size))
+    try:
+        decompress_into("snappy", block, out)
+    except DamagedError as error:
+        raise error.at(at) from None
+    return out.toreadonly()
 
 
 def _entries(block: memoryview, base: int, plain: bool, budget: Budget, before: bytes | None = None) -> Iterator[Item]:

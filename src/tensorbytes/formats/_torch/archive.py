@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from tensorbytes import dtypes, storage, threads
+from tensorbytes import dtypes, storage
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats import _zip
@@ -18,6 +19,8 @@ from tensorbytes.formats._torch.unread import Opaque
 from tensorbytes.formats._torch.values import Storage
 from tensorbytes.formats._torch.world import World
 from tensorbytes.formats._zip import Member
+from tensorbytes.io.checksums import crc32
+from tensorbytes.io.workers import MANY, map_in_order
 from tensorbytes.tree import Document
 
 NOTES = "tensorbytes.json"
@@ -138,13 +141,9 @@ def _check_sums(data: memoryview, members: Iterable[Member]) -> None:
     def check(member: Member) -> None:
         _zip.check_crc(data[member.start : member.start + member.stored], member)
 
-    if sum(member.stored for member in stored) < _THREAD_BYTES:
-        for member in stored:
-            check(member)
-        return
-    with threads.pool(2) as pool:
-        for _ in pool.map(check, stored):
-            pass
+    threads = 1 if sum(member.stored for member in stored) < _THREAD_BYTES else 2
+    for _ in map_in_order(check, stored, threads, ahead=MANY):
+        pass
 
 
 def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums: bool) -> dict[str, memoryview]:
@@ -165,16 +164,15 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
     def read(member: Member) -> memoryview:
         room = storage.aligned(member.size, 0)
         crc = 0
-        for part in threads.portions(member.size, _CHUNK):
+        for part in portions(member.size, _CHUNK):
             storage.read_at(file, room[part], member.start + part.start)
-            crc = _zip.crc32(room[part], crc) if sums else 0  # while it is still near
+            crc = crc32(room[part], crc) if sums else 0  # while it is still near
         if sums and crc != member.crc:
             raise _zip.checksum_differs(member)
         return room
 
-    with threads.pool(2) as pool:
-        found |= {member.name: room for member, room in zip(large, pool.map(read, large), strict=True)}
-    return found
+    rooms = map_in_order(read, large, 2, ahead=MANY)
+    return found | {member.name: room for member, room in zip(large, rooms, strict=True)}
 
 
 # ---- before torch 1.6 -------------------------------------------------------

@@ -25,11 +25,12 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, TensorbytesError, UsageError
 from tensorbytes.io import beside
 from tensorbytes.io.holding import check_free
+from tensorbytes.io.streams.detection import NAMES
 from tensorbytes.records.files import framing
-from tensorbytes.records.files.compression import NAMES, SeekableInflate, Source, open_source
 from tensorbytes.records.files.framing import Block
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
+from tensorbytes.records.files.sources import SeekableSource, Source, open_source
 from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
@@ -72,7 +73,7 @@ class Index:
         self.stamp = stamp
         self._saved, self._proved = saved, 0 if saved is not None else len(records)
         self._origin = 0 if storage.is_path(target) else target.tell()
-        self._inflate: SeekableInflate | None = None
+        self._inflate: SeekableSource | None = None
 
     def __len__(self) -> int:
         """How many records there are, and not what a saved index says."""
@@ -182,7 +183,7 @@ class Index:
         if storage.is_path(self._target):
             if self.compression != "none":
                 if self._inflate is None:  # kept open for its checkpoints
-                    self._inflate = SeekableInflate(self._target, self.compression, limits=self._budget.limits)
+                    self._inflate = SeekableSource(self._target, self.compression, limits=self._budget.limits)
                     weakref.finalize(self, self._inflate.close)
                 return self._inflate.read_at(start, size)
             with _opened(self._target) as file:
@@ -193,7 +194,7 @@ class Index:
                 self._target.seek(self._origin + start)
                 return storage.read_exactly(self._target, size)
             self._target.seek(self._origin)
-            inflate = SeekableInflate(self._target, self.compression, limits=self._budget.limits)
+            inflate = SeekableSource(self._target, self.compression, limits=self._budget.limits)
             return inflate.read_at(start, size)
 
 

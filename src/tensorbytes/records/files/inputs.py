@@ -9,8 +9,8 @@ from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.errors import Limits, UsageError
-from tensorbytes.records.files.compression import Source, open_source
 from tensorbytes.records.files.paths import byte_range
+from tensorbytes.records.files.sources import Source, open_source
 
 
 class Inputs:

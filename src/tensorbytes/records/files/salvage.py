@@ -24,12 +24,12 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, MORE_BYTES, CorruptError, Hint, LimitError, Limits, UsageError
 from tensorbytes.io import holding, publish
 from tensorbytes.io.holding import Hold
+from tensorbytes.io.streams.encoders import open_encoder
 from tensorbytes.notebook import Displayed
-from tensorbytes.records.files.compression import Source, compressor, open_source
 from tensorbytes.records.files.framing import BLOCK_BYTES, QUESTION, Block, Stream
 from tensorbytes.records.files.objects import Survey, is_native
 from tensorbytes.records.files.search import Search
-from tensorbytes.records.files.sources import PlainSource
+from tensorbytes.records.files.sources import PlainSource, Source, open_source
 from tensorbytes.records.files.window import Window
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 from tensorbytes.typing import Buffer
@@ -307,7 +307,7 @@ def repair(
 
         def pieces() -> Generator[Buffer]:
             with opened() as source:
-                packer = compressor(source.compression)
+                packer = open_encoder(source.compression)
                 if native:
                     made = account.objects.mended(
                         intact(source, lambda damage: None, budget=Budget(limits)), source.path

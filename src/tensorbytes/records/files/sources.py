@@ -1,21 +1,23 @@
-"""Where plain bytes are read from, in sequence: a file as it is, or what a decoder makes of it."""
+"""Where plain bytes are read from: a file as it is, or what a decoder makes of it; in sequence, or at any place."""
 
 from __future__ import annotations
 
 import io
 import os
 import stat
-import threading
-import weakref
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 from tensorbytes import storage
+from tensorbytes._wire.portions import Stopped
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Hint, UsageError
-from tensorbytes.records.files.decoders import Decoder, Feed
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UsageError
+from tensorbytes.io import workers
+from tensorbytes.io.streams import detection
+from tensorbytes.io.streams.decoders import Decoder, Feed, SeekableDecoder, open_decoder
+from tensorbytes.io.streams.detection import HEAD_BYTES, check_name
+from tensorbytes.tfrecord import HEADER_BYTES, is_record_header
 from tensorbytes.typing import Buffer, bytes_view
 
 _READ_BYTES = 1 << 18
@@ -234,56 +236,15 @@ class DecodedSource(Source):
         self._raw.close()
 
 
-class _Queue:
-    """Pieces on their way from one thread to another. An exception travels as the last of them."""
-
-    def __init__(self, depth: int) -> None:
-        self._items: deque[tuple[Buffer | BaseException, int]] = deque()
-        self.process = os.getpid()
-        self._depth = depth
-        self._changed = threading.Condition()
-        self._stopped = False
-
-    def put(self, item: Buffer | BaseException, consumed: int) -> bool:
-        """Wait for room; false when nobody wants more."""
-        with self._changed:
-            while len(self._items) >= self._depth and not self._stopped:
-                self._changed.wait()
-            if not self._stopped:
-                self._items.append((item, consumed))
-                self._changed.notify_all()
-            return not self._stopped
-
-    def take(self) -> tuple[Buffer | BaseException, int] | None:
-        """The next piece; nothing once the queue was stopped."""
-        with self._changed:
-            while not self._items and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                return None
-            self._changed.notify_all()
-            return self._items.popleft()
-
-    def stop(self) -> None:
-        if os.getpid() != self.process:
-            return  # a copy of the lock, which the thread that was not copied may have held
-        with self._changed:
-            self._stopped = True
-            self._items.clear()
-            self._changed.notify_all()
-
-
-def _work_ahead(source: Source, queue: _Queue) -> None:
-    """The thread of a Prefetched, which it must not hold on to: forgotten ones are stopped."""
-    try:
-        wanted = True
-        while wanted:
+def _read_pieces(source: Source) -> Iterator[tuple[Buffer | BaseException, int]]:
+    """Each piece, with how far the file was read; the last is empty, or what went wrong."""
+    piece: Buffer | BaseException = b" "
+    while not isinstance(piece, BaseException) and len(piece):
+        try:
             piece = source.next_piece()
-            wanted = queue.put(piece, source.consumed) and len(piece) > 0
-    except BaseException as error:
-        queue.put(error, source.consumed)
-    finally:
-        source.close()
+        except BaseException as error:
+            piece = error
+        yield piece, source.consumed
 
 
 class Prefetched(Source):
@@ -293,25 +254,24 @@ class Prefetched(Source):
         self.path, self.compression = source.path, source.compression
         self.size, self.total = source.size, source.total
         self._last: Buffer | BaseException | None = None  # the end, or what went wrong
-        self._queue = _Queue(depth)
-        self._stop = weakref.finalize(self, self._queue.stop)
-        self._thread = threading.Thread(
-            target=_work_ahead, args=(source, self._queue), name=f"tensorbytes: {self.path}", daemon=True
-        )
-        self._thread.start()
+        # The thread closes the source: it may stand in the middle of reading it.
+        self._crew = workers.Crew(1, f"{workers.NAME}: {self.path}", _PATIENCE_SECONDS, source.close)
+        self._pieces = workers.Ahead(_read_pieces(source), self._crew, depth)
 
     def _read_piece(self) -> Buffer:
         if self._last is None:
-            if os.getpid() != self._queue.process:
+            if self._crew.forked:
                 raise UsageError(
                     "it was opened before a fork",
                     path=self.path,
                     hints=[Hint(purpose="open it in the process that reads it")],
                 )
-            item = self._queue.take()
-            if item is None:
+            if self._crew.closed:
                 raise UsageError("it is closed", path=self.path)
-            piece, self.consumed = item
+            try:
+                piece, self.consumed = next(self._pieces)
+            except Stopped:  # by another thread, meanwhile
+                raise UsageError("it is closed", path=self.path) from None
             if isinstance(piece, BaseException) or not len(piece):
                 self._last = piece
             else:
@@ -323,6 +283,89 @@ class Prefetched(Source):
     def close(self) -> None:
         """Stop the thread, which closes the source it reads."""
         self._rest = memoryview(b"")
-        self._stop()
-        if os.getpid() == self._queue.process:
-            self._thread.join(_PATIENCE_SECONDS)
+        self._crew.close()
+
+
+# ---- any target ----------------------------------------------------------------
+
+
+def detect(head: bytes) -> str:
+    """The compression of a file of records that starts with these bytes: 64 of them, or all it has; 12 do for most."""
+    return detection.detect(head, is_record_header)
+
+
+def open_source(
+    target: Any,
+    compression: str | None = "auto",
+    start: int = 0,
+    end: int | None = None,
+    *,
+    prefetch: bool = True,
+    limits: Limits = LIMITS,
+) -> Source:
+    """The plain bytes of a path, a URL or a file object.
+
+    start, end: read only these bytes of an uncompressed file. prefetch: compressed files are
+    inflated ahead, in a thread. A file object is read from where it stands, and left open.
+    """
+    name = check_name(compression)
+    whole = start == 0 and end is None
+    if not whole and not 0 <= start <= (start if end is None else end):
+        raise UsageError(expected="a range of bytes", got=f"{start} to {end}")
+    raw = open_plain(target)
+    try:
+        if not whole and not raw.seekable:
+            raise UsageError("a range of bytes needs a file that can be read at any place", path=raw.path)
+        if name == "auto":
+            name = _detect(raw)
+        if not whole and name != "none":
+            raise UsageError(
+                f"a range of bytes can be read of uncompressed files only, and this one is {name}", path=raw.path
+            )
+        if not whole:
+            raw.limit(start, end)
+        if name == "none":
+            return raw
+        feed = Feed(raw)
+        source = DecodedSource(raw, name, feed, open_decoder(name, feed, limits))
+        return Prefetched(source) if prefetch else source
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _detect(raw: PlainSource) -> str:
+    head = raw.peek(HEADER_BYTES)
+    name = detect(head)
+    if name != "none" or is_record_header(head):
+        return name
+    return detect(raw.peek(HEAD_BYTES))
+
+
+class SeekableSource(SeekableDecoder):
+    """A compressed file that can be read at any place, by several threads."""
+
+    def __init__(self, target: Any, compression: str = "auto", *, limits: Limits = LIMITS) -> None:
+        self._raw = open_plain(target)
+        try:
+            if not self._raw.seekable:
+                raise UsageError("it can't be read at any place: it has no seek()", path=self._raw.path)
+            name = check_name(compression)
+            if name == "auto":
+                name = detect(self._raw.peek(HEAD_BYTES))
+            if name == "none":
+                raise UsageError("it is not compressed", path=self._raw.path)
+            self._raw.seek(0)
+            super().__init__(self._raw, name, limits)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

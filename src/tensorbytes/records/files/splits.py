@@ -16,9 +16,9 @@ import numpy as np
 
 from tensorbytes import _wire, storage
 from tensorbytes.errors import Hint, UsageError
-from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.index import Index, current_index
 from tensorbytes.records.files.paths import Split, expand
+from tensorbytes.records.files.sources import open_source
 from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 

@@ -14,10 +14,10 @@ from tensorbytes._wire import proto
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, SchemaError, UsageError
 from tensorbytes.records import example
-from tensorbytes.records.files.compression import open_source
 from tensorbytes.records.files.framing import Block, blocks
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import byte_range, expand
+from tensorbytes.records.files.sources import open_source
 from tensorbytes.records.read.decode import (
     COLUMN_BYTES,
     Located,

@@ -15,23 +15,23 @@ import numpy as np
 from tensorbytes import frameworks, storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.io.streams.detection import check_name
+from tensorbytes.io.workers import count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
 from tensorbytes.records.files import framing, salvage
-from tensorbytes.records.files.compression import Source
-from tensorbytes.records.files.detection import checked_name
 from tensorbytes.records.files.framing import Block, Cut
 from tensorbytes.records.files.index import Disproved, Index, indexes
 from tensorbytes.records.files.inputs import Inputs
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.files.paths import base_path, byte_range, expand
 from tensorbytes.records.files.salvage import Damage
+from tensorbytes.records.files.sources import Source
 from tensorbytes.records.read.batch import Batch
 from tensorbytes.records.read.columns import Columns, Part, joined, to_rows, to_value
 from tensorbytes.records.read.decode import Column, Plan, Prepared, decode, decode_sound, payloads, portions, prepare
 from tensorbytes.records.read.infer import Inference, check_examples
 from tensorbytes.records.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.tensor import Array
-from tensorbytes.threads import available, pipeline
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
@@ -95,11 +95,11 @@ class Records(Displayed):
             raise UsageError(f"columns={columns!r}", expected=f"a list of names, such as [{str(columns)!r}]")
         if on_corrupt == "skip" and not verify:
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
-        compression = checked_name(compression)
+        compression = check_name(compression)
         self._targets = expand(paths)
         self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
-        self._threads = available() if threads is None else threads
+        self._threads = count_threads() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads, limits)
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
@@ -217,7 +217,7 @@ class Records(Displayed):
                 yield from [block] if isinstance(block, Exception) else portions(block, plan)
 
         prepared = map(begin, parts(chain([first], found)))
-        with contextlib.closing(pipeline(end, prepared, self._useful_threads())) as results:
+        with contextlib.closing(run_pipeline(end, prepared, self._useful_threads())) as results:
             for columns, failure in results:
                 if columns.count:
                     yield columns

@@ -1,4 +1,4 @@
-"""Where framed records go: through a compressor into a file."""
+"""Where framed records go: through an encoder into a file."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from typing import Any
 
 from tensorbytes import storage
 from tensorbytes.errors import Hint, UsageError
+from tensorbytes.io.streams.detection import HEAD_BYTES, check_name, decode_start, find_by_suffix
+from tensorbytes.io.streams.encoders import Encoder, open_encoder
 from tensorbytes.output import Output
-from tensorbytes.records.files.compression import Compressor, compressor
-from tensorbytes.records.files.detection import (
-    HEAD_BYTES,
-    by_suffix,
-    checked_name,
-    detect,
-    is_record_header,
-    plain_start,
-)
 from tensorbytes.records.files.paths import base_path, shard_path
+from tensorbytes.records.files.sources import detect
 from tensorbytes.records.schema import sidecar_path
 from tensorbytes.records.write import tail
-from tensorbytes.tfrecord import HEADER_BYTES
+from tensorbytes.tfrecord import HEADER_BYTES, is_record_header
 from tensorbytes.tfrecord.tail import cut
 from tensorbytes.typing import Buffer, bytes_view
 
@@ -36,10 +30,10 @@ _CALLER = 6
 class Sink:
     """One file of records. What is compressed counts as whole only up to the last flush."""
 
-    def __init__(self, output: Output, packer: Compressor | None, count: int = 0) -> None:
+    def __init__(self, output: Output, encoder: Encoder | None, count: int = 0) -> None:
         self.output = output
         self.count = count  # records that were there before
-        self._compressor = packer
+        self._encoder = encoder
         self._pieces: list[bytes] = []
         self._pending = 0
 
@@ -60,10 +54,10 @@ class Sink:
             self._pass(b"".join(pieces))
 
     def _pass(self, piece: Buffer) -> None:
-        if self._compressor is None:
+        if self._encoder is None:
             self.output.write([piece], len(bytes_view(piece)))
         else:
-            self._write(self._compressor.compress(piece), whole=False)
+            self._write(self._encoder.compress(piece), whole=False)
 
     def _write(self, compressed: Buffer, whole: bool) -> None:
         self.output.write([compressed], len(bytes_view(compressed)), whole)
@@ -71,15 +65,15 @@ class Sink:
     def settle(self, sync: bool) -> None:
         """Hand all records to the system, or to the disk, so that a reader could read them."""
         self._drain()
-        if self._compressor is not None:
-            self._write(self._compressor.flush(), whole=True)
+        if self._encoder is not None:
+            self._write(self._encoder.flush(), whole=True)
         self.output.settle(sync)
 
     def finish(self) -> None:
         """The end of the stream."""
         self._drain()
-        if self._compressor is not None:
-            self._write(self._compressor.finish(), whole=True)
+        if self._encoder is not None:
+            self._write(self._encoder.finish(), whole=True)
 
 
 class Files:
@@ -196,8 +190,8 @@ def create(target: Any, shards: int, compression: str | None, level: int | None,
     try:
         for index in range(shards):
             path = target if shards == 1 else shard_path(os.fspath(target), index, shards)
-            packer = _packer(name, level)
-            sinks.append(Sink(Output(path, durable=durable), packer))
+            encoder = _open_encoder(name, level)
+            sinks.append(Sink(Output(path, durable=durable), encoder))
     except BaseException:
         for sink in sinks:
             sink.output.abort()
@@ -230,7 +224,7 @@ def append(target: Any, compression: str | None, level: int | None, durable: boo
 
     output = Output(target, resume, durable)
     try:
-        return Files([Sink(output, _packer(found, level), count)])
+        return Files([Sink(output, _open_encoder(found, level), count)])
     except BaseException:
         output.abort()
         raise
@@ -240,7 +234,7 @@ def _check_no_tensors(head: bytes, path: str, compression: str) -> None:
     """Leave a native file alone: its records are tensors that belong together, and no other record may join them."""
     from tensorbytes.records.read.infer import is_tensor
 
-    plain = plain_start(head, compression)
+    plain = decode_start(head, compression)
     if is_record_header(plain):
         size = int.from_bytes(plain[:8], "little")
         if is_tensor(memoryview(plain)[HEADER_BYTES : HEADER_BYTES + size], size):
@@ -252,8 +246,8 @@ def _check_no_tensors(head: bytes, path: str, compression: str) -> None:
             )
 
 
-def _packer(compression: str, level: int | None) -> Compressor | None:
-    made = compressor(compression, level)
+def _open_encoder(compression: str, level: int | None) -> Encoder | None:
+    made = open_encoder(compression, level)
     return None if compression == "none" else made
 
 
@@ -261,7 +255,7 @@ def _wanted(target: Any, compression: str | None) -> str | None:
     """The compression that was asked for: by its own name or, where there is none, by that of the file."""
     if compression is not None:
         return _named(compression)
-    return by_suffix(base_path(os.fspath(target))) if storage.is_path(target) else None
+    return find_by_suffix(base_path(os.fspath(target))) if storage.is_path(target) else None
 
 
 def _named(compression: str | None) -> str:
@@ -270,4 +264,4 @@ def _named(compression: str | None) -> str:
             "'auto' finds out the compression when reading",
             hints=[Hint("compression", purpose="to say which one to write", of="save")],
         )
-    return checked_name(compression)
+    return check_name(compression)

@@ -9,17 +9,17 @@ missing but its start is damaged. A file that shows no record at all may be anyb
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 
 from tensorbytes.errors import LIMITS, REPAIR, CorruptError, Hint, UsageError
+from tensorbytes.io.streams import engines, snappy
+from tensorbytes.io.streams.detection import decode_start
+from tensorbytes.io.streams.engines import DamagedError
 from tensorbytes.records.files import framing
-from tensorbytes.records.files.decoders import snappy_length, snappy_part, snappy_possible, snappy_start
-from tensorbytes.records.files.detection import is_record_header
-from tensorbytes.tfrecord import HEADER_BYTES, tail
+from tensorbytes.tfrecord import HEADER_BYTES, is_record_header, tail
 from tensorbytes.tfrecord.tail import NOT_JUST_CUT, End
 
 _READ_BYTES = 1 << 20
@@ -29,10 +29,8 @@ _GZIP_FLAGS_AT = 3
 _GZIP_FLAGS = range(0, 32, 4)
 # A member that starts with a record shows its header within so many bytes.
 _LOOK_BYTES = 1 << 12
-_SNAPPY_LENGTH_BYTES = 4
-_SNAPPY_SIZE_BYTES = 5
 # A block that starts with a record shows its header within so many bytes: at worst six stand for one.
-_SNAPPY_LOOK_BYTES = _SNAPPY_LENGTH_BYTES + _SNAPPY_SIZE_BYTES + 6 * HEADER_BYTES
+_SNAPPY_LOOK_BYTES = snappy.LENGTH_BYTES + snappy.SIZE_BYTES + snappy.MOST_INPUT * HEADER_BYTES
 # Places that are looked at together.
 _SNAPPY_PLACES = 1 << 16
 
@@ -135,7 +133,7 @@ class _Parts:
         while self.at < size and not self._only_zeros():
             try:
                 end = yield from self._part()
-            except (_Broken, zlib.error) as error:
+            except DamagedError as error:
                 self.broken = str(error)
                 return
             if end is None:
@@ -162,20 +160,20 @@ class _Parts:
         return True
 
 
-class _Broken(Exception):
-    """A part that is not cut but wrong."""
-
-
 class _Members(_Parts):
     """gzip."""
 
     def _part(self) -> Generator[bytes, None, int | None]:
-        inflate, at, most = zlib.decompressobj(31), self.at, _LOOK_BYTES
+        inflate, at, most = engines.open_inflater("gzip"), self.at, _LOOK_BYTES
         # Little at first: what a member leaves over is copied, and a file may hold very many small ones.
         while piece := bytes(self._bytes(at, most)):
             at, most = at + len(piece), min(2 * most, _READ_BYTES)
             while piece and not inflate.eof:
-                yield inflate.decompress(piece, _READ_BYTES)
+                try:
+                    plain = inflate.decompress(piece, _READ_BYTES)
+                except engines.inflate_errors() as error:
+                    raise DamagedError(str(error)) from None
+                yield plain
                 piece = inflate.unconsumed_tail
             if inflate.eof:
                 return at - len(inflate.unused_data)
@@ -187,10 +185,10 @@ class _Members(_Parts):
         if self._is_member(self.at):
             return
         if any(self._is_member(self.at, flags) for flags in _GZIP_FLAGS):
-            raise _Broken("the flags of a gzip member are damaged")
+            raise DamagedError("the flags of a gzip member are damaged")
         before = self.ends[-1][0] if self.ends else 0
         if self._plain == before and end - self.at > _LOOK_BYTES:
-            raise _Broken(f"{end - self.at} bytes that start as a gzip member does, and hold nothing")
+            raise DamagedError(f"{end - self.at} bytes that start as a gzip member does, and hold nothing")
 
     def another(self, at: int) -> int | None:
         at += 1
@@ -208,10 +206,7 @@ class _Members(_Parts):
         head = bytearray(self.file.read(_LOOK_BYTES))
         if flags is not None:
             head[_GZIP_FLAGS_AT : _GZIP_FLAGS_AT + 1] = bytes([flags])
-        try:
-            return is_record_header(zlib.decompressobj(31).decompress(head, HEADER_BYTES))
-        except zlib.error:
-            return False
+        return is_record_header(decode_start(bytes(head), "gzip", HEADER_BYTES))
 
 
 class _Blocks(_Parts):
@@ -219,17 +214,17 @@ class _Blocks(_Parts):
 
     def _part(self) -> Generator[bytes, None, int | None]:
         self.file.seek(self.at)
-        header = self.file.read(_SNAPPY_LENGTH_BYTES)
-        if len(header) < _SNAPPY_LENGTH_BYTES:
+        header = self.file.read(snappy.LENGTH_BYTES)
+        if len(header) < snappy.LENGTH_BYTES:
             return None
         length = int.from_bytes(header, "big")
-        head = self.file.read(min(length, _SNAPPY_SIZE_BYTES))
-        size, start = snappy_length(head)
-        if not start and len(head) < min(length, _SNAPPY_SIZE_BYTES):
+        head = self.file.read(min(length, snappy.SIZE_BYTES))
+        size, start = snappy.read_size(head)
+        if not start and len(head) < min(length, snappy.SIZE_BYTES):
             return None
-        if not start or not snappy_possible(length, size) or size > LIMITS.max_bytes:
-            raise _Broken(f"an impossible snappy block: {length} bytes that should hold {size}")
-        begin = self.at + _SNAPPY_LENGTH_BYTES
+        if not start or not snappy.can_hold(length, size) or size > LIMITS.max_bytes:
+            raise DamagedError(f"an impossible snappy block: {length} bytes that should hold {size}")
+        begin = self.at + snappy.LENGTH_BYTES
         there = min(length, os.fstat(self.file.fileno()).st_size - begin)
         block = head + self.file.read(there - len(head))
         if there < length:
@@ -243,9 +238,9 @@ class _Blocks(_Parts):
 
         The block at `at` itself must not be found again, by the last bytes of its size alone.
         """
-        size = self._bytes(at + _SNAPPY_LENGTH_BYTES, _SNAPPY_SIZE_BYTES, least=_SNAPPY_SIZE_BYTES)
-        at += max(snappy_length(bytes(size))[1], 1)
-        while len(data := bytes(self._bytes(at, _SNAPPY_PLACES, least=_SNAPPY_LOOK_BYTES))) > _SNAPPY_LENGTH_BYTES:
+        size = self._bytes(at + snappy.LENGTH_BYTES, snappy.SIZE_BYTES, least=snappy.SIZE_BYTES)
+        at += max(snappy.read_size(bytes(size))[1], 1)
+        while len(data := bytes(self._bytes(at, _SNAPPY_PLACES, least=_SNAPPY_LOOK_BYTES))) > snappy.LENGTH_BYTES:
             for inside in _likely_blocks(data):
                 if _is_block(data[inside : inside + _SNAPPY_LOOK_BYTES]):
                     return at + inside
@@ -255,40 +250,38 @@ class _Blocks(_Parts):
 
 
 def _unsnap(block: bytes) -> bytes:
-    from cramjam import snappy
-
     try:
-        return bytes(snappy.decompress_raw(block))
-    except Exception as error:  # of cramjam; anything it refuses is damage
-        raise _Broken(f"damaged snappy block: {error}") from None
+        return bytes(engines.decompress_block(block))
+    except DamagedError as error:
+        raise DamagedError(f"damaged snappy block: {error}") from None
 
 
 def _unsnap_cut(elements: bytes, size: int) -> bytes:
     """What there is of a block whose length leads beyond the file, if nothing but its end can be wrong with it."""
-    plain, sound = snappy_part(elements, size)
+    plain, sound = snappy.decode_part(elements, size)
     if not sound:
-        raise _Broken("damaged snappy block, which the file ends in")
+        raise DamagedError("damaged snappy block, which the file ends in")
     if len(plain) == size:
-        raise _Broken("a snappy block that is whole, but for its length")
+        raise DamagedError("a snappy block that is whole, but for its length")
     return plain
 
 
 def _is_block(head: bytes) -> bool:
     """Whether a block that starts with these bytes starts with a record."""
-    block = head[_SNAPPY_LENGTH_BYTES:]
-    return is_record_header(snappy_start(block[snappy_length(block)[1] :], HEADER_BYTES))
+    block = head[snappy.LENGTH_BYTES :]
+    return is_record_header(snappy.decode_start(block[snappy.read_size(block)[1] :], HEADER_BYTES))
 
 
 def _likely_blocks(data: bytes) -> list[int]:
     """The places in some bytes where a length stands with a size behind it that it can have."""
-    places = len(data) - _SNAPPY_LENGTH_BYTES
-    padded = np.frombuffer(data + bytes(_SNAPPY_SIZE_BYTES), np.uint8).astype(np.int64)
+    places = len(data) - snappy.LENGTH_BYTES
+    padded = np.frombuffer(data + bytes(snappy.SIZE_BYTES), np.uint8).astype(np.int64)
     length, size, goes_on = np.zeros(places, np.int64), np.zeros(places, np.int64), np.ones(places, bool)
-    for index in range(_SNAPPY_LENGTH_BYTES):
+    for index in range(snappy.LENGTH_BYTES):
         length = length << 8 | padded[index:][:places]
-    for index in range(_SNAPPY_SIZE_BYTES):
-        byte = padded[_SNAPPY_LENGTH_BYTES + index :][:places]
+    for index in range(snappy.SIZE_BYTES):
+        byte = padded[snappy.LENGTH_BYTES + index :][:places]
         size |= np.where(goes_on, (byte & 0x7F) << 7 * index, 0)
         goes_on &= byte >= 0x80
-    likely: list[int] = np.flatnonzero(snappy_possible(length, size) & ~goes_on & (size > 0)).tolist()
+    likely: list[int] = np.flatnonzero(snappy.can_hold(length, size) & ~goes_on & (size > 0)).tolist()
     return likely

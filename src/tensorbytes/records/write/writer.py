@@ -16,6 +16,7 @@ from typing import Any
 from tensorbytes import _wire, storage
 from tensorbytes.errors import UsageError
 from tensorbytes.io import publish
+from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.output import Closable, check_between_calls, whole_or_closed
 from tensorbytes.records.files.memory import Memory
 from tensorbytes.records.schema import Schema, sidecar_path
@@ -27,7 +28,6 @@ from tensorbytes.records.write.collect import Collector, collector
 from tensorbytes.records.write.encode import Misfit, describe
 from tensorbytes.records.write.growth import Fault, Growth, faults_of
 from tensorbytes.records.write.sidecar import Sidecar, merged
-from tensorbytes.threads import available, in_order
 from tensorbytes.typing import Buffer
 
 # Rows are turned into bytes when there are this many of them, or this much.
@@ -322,8 +322,8 @@ class RecordWriter(Closable):
             return self._framed(rows, stop - start, base + start)
 
         starts = range(0, count, step)
-        with whole_or_closed(self):
-            for start, pieces in zip(starts, in_order(made, starts, available()), strict=True):
+        with whole_or_closed(self), contextlib.closing(map_in_order(made, starts, count_threads())) as results:
+            for start, pieces in zip(starts, results, strict=True):
                 self._put(pieces, min(step, count - start))
 
     def write_raw(self, payload: Buffer) -> None:

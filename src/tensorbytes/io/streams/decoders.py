@@ -6,43 +6,34 @@
 
 A decoder hands out everything that can be decoded before it reports damage, and reports
 it again whenever it is asked for more: a damaged stream never looks like a short one.
-
-gzip is inflated by isal where it is installed. zlib's own format is not: after its end
-isal 1.8 does not tell reliably which bytes of the input it left over.
 """
 
 from __future__ import annotations
 
-import zlib
+import bisect
+import threading
 from typing import Any, Protocol, TypeAlias
 
-from tensorbytes.errors import MORE_BYTES, CorruptError, LimitError, Limits
+from tensorbytes.errors import LIMITS, MORE_BYTES, CorruptError, LimitError, Limits, UsageError
+from tensorbytes.io.streams import engines, snappy
+from tensorbytes.io.streams.engines import DamagedError
 from tensorbytes.typing import Buffer, bytes_view
 
-
-def _isal() -> Any:
-    try:
-        from isal import isal_zlib
-    except ImportError:  # not on every machine
-        return None
-    return isal_zlib
-
-
-isal_zlib: Any = _isal()
 # Input given to a decompressor at a time. A member starts with little: what it leaves over is
 # copied, and a file may hold very many very small members.
 _FIRST_INPUT = 1 << 13
 _MOST_INPUT = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_GZIP_WBITS, _ZLIB_WBITS = 31, 15
-_ERRORS: tuple[type[Exception], ...] = (zlib.error,) if isal_zlib is None else (zlib.error, isal_zlib.error)
+# Of random access: how far the places are apart where decoding can be taken up, and how much is decoded at a time.
+_SPACING = 8 << 20
+_PIECE_BYTES = 1 << 20
 
 # Where decoding can be taken up again: offset in the compressed file, and a decompressor's state there.
 Checkpoint: TypeAlias = "tuple[int, Any]"
 
 
 class Raw(Protocol):
-    """Where compressed bytes come from: see sources.PlainSource."""
+    """Where compressed bytes come from: see records/files/sources.py."""
 
     path: str
     seekable: bool
@@ -81,7 +72,7 @@ class Feed:
         return len(self._data)
 
     def peek(self, least: int = 1) -> memoryview:
-        """The next bytes: at least so many, unless the file ends first."""
+        """The next bytes: at least this many, unless the file ends first."""
         if len(self._data) < least:
             parts, size = [self._data], len(self._data)
             while size < least and (piece := bytes_view(self._raw.next_piece())):
@@ -99,8 +90,8 @@ class Feed:
         self._data, self.offset = memoryview(b""), offset
 
 
-def decoder(name: str, feed: Feed, limits: Limits, *, seekable: bool = False) -> Decoder:
-    """The decoder of a compression; a seekable one gives checkpoints."""
+def open_decoder(name: str, feed: Feed, limits: Limits, *, seekable: bool = False) -> Decoder:
+    """A decoder for a compression; a seekable one gives checkpoints."""
     return Unsnapper(feed, limits) if name == "snappy" else Inflater(feed, name, seekable=seekable)
 
 
@@ -110,16 +101,14 @@ def decoder(name: str, feed: Feed, limits: Limits, *, seekable: bool = False) ->
 class Inflater:
     """gzip and zlib.
 
-    A decompressor that meets damage keeps what it decoded in that call to itself. So zlib's
-    is copied before each call, and damage is then closed in on, from the copy. isal's can't
-    be copied, and keeps some bytes back where the file ends: where it fails, zlib decodes the
-    member a second time, and has the last word.
-    (isal takes a few flawed code tables that zlib refuses. The checksum tells if it may.)
+    zlib's decompressor is copied before each call, and damage is closed in on, from the copy. isal's
+    can't be copied: where it fails, zlib decodes the member a second time, and has the last word.
+    (Where isal takes a code table that zlib refuses, the checksum tells if it may.)
     """
 
     def __init__(self, feed: Feed, name: str, *, seekable: bool) -> None:
         self._feed, self._name = feed, name
-        self._quick = isal_zlib is not None and name == "gzip" and feed.seekable and not seekable
+        self._quick = engines.find_isal() is not None and name == "gzip" and feed.seekable and not seekable
         self._most_input = _FIRST_INPUT if seekable else _MOST_INPUT  # a copy holds the input left over
         self._object: Any = None  # none: before a member
         self._copies = True
@@ -195,8 +184,7 @@ class Inflater:
                 break
 
     def _open(self, *, quick: bool) -> None:
-        wbits = _GZIP_WBITS if self._name == "gzip" else _ZLIB_WBITS
-        self._object = (isal_zlib if quick else zlib).decompressobj(wbits)
+        self._object = engines.open_inflater(self._name, quick=quick)
         self._copies = not quick
 
     def _inflate(self, limit: int) -> bytes:
@@ -205,7 +193,7 @@ class Inflater:
         before = self._object.copy() if self._copies else None
         try:
             piece: bytes = self._object.decompress(chunk, limit)
-        except _ERRORS as error:
+        except engines.inflate_errors() as error:
             return self._start_over() if before is None else self._until_damage(before, chunk, error)
         if self._object.eof:
             self._feed.skip(len(chunk) - len(self._object.unused_data))
@@ -237,7 +225,7 @@ class Inflater:
             try:
                 parts.append(trial.decompress(chunk[good:middle]))
                 state, good = trial, middle
-            except zlib.error:
+            except engines.inflate_errors():
                 bad = middle
         _drained(state, chunk[good:bad], parts)  # one byte, which may hold the ends of several sound codes
         reason = str(error).rpartition(": ")[2]
@@ -251,7 +239,7 @@ def _drained(state: Any, rest: Buffer, parts: list[bytes]) -> Any:
         trial = state.copy()
         try:
             part = trial.decompress(rest, 1)
-        except zlib.error:
+        except engines.inflate_errors():
             return state
         if not part:
             return state
@@ -261,11 +249,7 @@ def _drained(state: Any, rest: Buffer, parts: list[bytes]) -> Any:
 
 # ---- snappy ------------------------------------------------------------------
 
-# An element of 3 bytes can stand for 64, and at worst 6 bytes stand for one.
-_SNAPPY_MOST_OUTPUT = 22
-_SNAPPY_MOST_INPUT = 6
-_LENGTH_BYTES = 4
-_PREAMBLE_BYTES = 5
+_LENGTH_BYTES = snappy.LENGTH_BYTES
 
 
 class Unsnapper:
@@ -276,9 +260,6 @@ class Unsnapper:
     """
 
     def __init__(self, feed: Feed, limits: Limits) -> None:
-        import cramjam
-
-        self._decompress, self._error = cramjam.snappy.decompress_raw, cramjam.DecompressionError
         self._feed, self._limits = feed, limits
         self._rest = memoryview(b"")  # of the block that was decoded last
         self._failure: Exception | None = None
@@ -305,16 +286,16 @@ class Unsnapper:
     def _block(self) -> bool:
         """Decode the next block; false at the end of the file."""
         feed = self._feed
-        head = feed.peek(_LENGTH_BYTES + _PREAMBLE_BYTES)
+        head = feed.peek(_LENGTH_BYTES + snappy.SIZE_BYTES)
         if not len(head):
             return False
         length = int.from_bytes(head[:_LENGTH_BYTES], "big")
-        plain, start = snappy_length(bytes(head[_LENGTH_BYTES : _LENGTH_BYTES + length]))
+        plain, start = snappy.read_size(bytes(head[_LENGTH_BYTES : _LENGTH_BYTES + length]))
         if not start:
             self._without_size(length)
-        elif not snappy_possible(length, plain):
+        elif not snappy.can_hold(length, plain):
             self._fail(f"impossible snappy block: {length} bytes that should hold {plain}", feed.offset)
-            self._until_damage(min(length, _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain), plain, start)
+            self._until_damage(min(length, snappy.SIZE_BYTES + snappy.MOST_INPUT * plain), plain, start)
         elif max(plain, length) > self._limits.max_bytes:
             self._too_large(length, plain)
         else:
@@ -326,24 +307,25 @@ class Unsnapper:
         block = feed.peek(_LENGTH_BYTES + length)[_LENGTH_BYTES : _LENGTH_BYTES + length]
         if len(block) == length:
             try:
-                self._rest = memoryview(self._decompress(block))
+                self._rest = memoryview(engines.decompress_block(block))
                 feed.skip(_LENGTH_BYTES + length)
                 return
-            except self._error as error:
+            except DamagedError as error:
                 self._fail(f"damaged snappy block: {error}", feed.offset)
         else:
             self._fail("the file ends inside a snappy block", feed.offset + feed.buffered)
         self._until_damage(length, plain, start)
 
     def _until_damage(self, length: int, plain: int, start: int) -> None:
-        """Hand out what the elements in so many bytes give, up to the first that gives nothing."""
+        """Hand out what the elements in this many bytes give, up to the first that gives nothing."""
         if length <= self._limits.max_bytes:
             block = self._feed.peek(_LENGTH_BYTES + length)
-            self._rest = memoryview(snappy_start(bytes(block[_LENGTH_BYTES + start : _LENGTH_BYTES + length]), plain))
+            elements = bytes(block[_LENGTH_BYTES + start : _LENGTH_BYTES + length])
+            self._rest = memoryview(snappy.decode_start(elements, plain))
 
     def _without_size(self, length: int) -> None:
         feed = self._feed
-        if feed.buffered < _LENGTH_BYTES + min(length, _PREAMBLE_BYTES):
+        if feed.buffered < _LENGTH_BYTES + min(length, snappy.SIZE_BYTES):
             self._fail("the file ends at the start of a snappy block", feed.offset + feed.buffered)
         else:
             self._fail(f"impossible snappy block: {length} bytes without a size", feed.offset)
@@ -361,47 +343,58 @@ class Unsnapper:
             )
 
 
-def snappy_length(block: bytes) -> tuple[int, int]:
-    """The size that a raw snappy block decodes to, and where its elements start: 0 if it has no size."""
-    value = 0
-    for index, byte in enumerate(block[:_PREAMBLE_BYTES]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return (value, index + 1) if value < 1 << 32 else (0, 0)
-    return 0, 0
+# ---- at any place --------------------------------------------------------------
 
 
-def snappy_possible(length: Any, plain: Any) -> Any:
-    """Whether a block of so many bytes can decode to so many; of arrays, for each pair."""
-    return (plain <= _SNAPPY_MOST_OUTPUT * length) & (length <= _PREAMBLE_BYTES + _SNAPPY_MOST_INPUT * plain)
+class SeekableDecoder:
+    """The plain bytes of a gzip, zlib or snappy file, at any place.
 
+    The first time a place is reached, everything before it is inflated, and the decoder's
+    state is kept every 8 MiB of plain bytes: about 40 KiB each, a 200th of the file. From
+    then on no more than 8 MiB are inflated to get to a place, and none to go on from the
+    last one. (Of snappy, whose blocks are decoded whole, up to the size of a block more.)
+    """
 
-def snappy_start(elements: bytes, limit: int) -> bytes:
-    """Up to `limit` of the first bytes of a raw snappy block, as far as it can be decoded."""
-    return snappy_part(elements, limit)[0]
+    def __init__(self, raw: Raw, name: str, limits: Limits = LIMITS) -> None:
+        self._decoder = open_decoder(name, Feed(raw), limits, seekable=True)
+        self._plain = 0  # where the decoder stands
+        self._places = [0]  # plain offsets of the checkpoints, rising
+        self._checkpoints: list[Checkpoint] = [(0, None)]
+        self._lock = threading.Lock()
 
+    def read_at(self, start: int, size: int) -> bytearray:
+        """`size` plain bytes from `start` on, fewer only where the stream ends before that."""
+        if start < 0 or size < 0:
+            raise UsageError(expected="a start and a size of 0 or more", got=f"{start} and {size}")
+        with self._lock:
+            self._go_near(start)
+            end, out = start + size, bytearray()
+            while self._plain < end:
+                at = self._plain
+                piece = self._next(end - at)
+                if not len(piece):
+                    break
+                if self._plain > start:
+                    out += piece[max(start - at, 0) :]
+            return out
 
-def snappy_part(elements: bytes, limit: int) -> tuple[bytes, bool]:
-    """What `snappy_start` gives, and whether the elements are sound as far as they go."""
-    out, at = bytearray(), 0
-    while len(out) < limit and at < len(elements):
-        tag = elements[at]
-        # Bytes of the number after the tag: of a literal its length, if it is long; of a copy its distance.
-        width = (max((tag >> 2) - 59, 0), 1, 2, 4)[tag & 3]
-        at += 1 + width
-        if at > len(elements):
-            break
-        number = int.from_bytes(elements[at - width : at], "little")
-        if tag & 3 == 0:
-            size = 1 + (number if width else tag >> 2)
-            out += elements[at : at + size]
-            at += size
-            continue
-        size = 4 + (tag >> 2 & 7) if tag & 3 == 1 else 1 + (tag >> 2)
-        distance = number | tag >> 5 << 8 if tag & 3 == 1 else number
-        if not 0 < distance <= len(out):
-            return bytes(out), False
-        start = len(out) - distance
-        pattern = out[start : start + size]  # no more: a copy from far back must not cost its distance
-        out += (pattern * -(-size // len(pattern)))[:size]
-    return bytes(out[:limit]), True
+    def _go_near(self, start: int) -> None:
+        """Take up decoding at the last checkpoint before a place, unless the decoder stands closer."""
+        index = bisect.bisect_right(self._places, start) - 1
+        if not self._places[index] <= self._plain <= start:
+            self._decoder.resume(self._checkpoints[index])
+            self._plain = self._places[index]
+
+    def _next(self, wanted: int) -> Any:
+        """Some of the next bytes. Pieces end where checkpoints go."""
+        due = self._places[-1] + _SPACING
+        if self._plain >= due and (checkpoint := self._decoder.checkpoint()):
+            self._places.append(self._plain)
+            self._checkpoints.append(checkpoint)
+            due = self._plain + _SPACING
+        limit = min(wanted, _PIECE_BYTES)
+        if due > self._plain:
+            limit = min(limit, due - self._plain)
+        piece = self._decoder.next(limit)
+        self._plain += len(piece)
+        return piece

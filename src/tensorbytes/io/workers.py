@@ -1,0 +1,297 @@
+"""Ordered work in threads: no other module starts any.
+
+    map_in_order   map(work, items), several items at once, results in the order of the items
+    read_ahead     the same items, made by a thread a few ahead of their use
+    run_pipeline   both: one thread makes the items, the others work on them
+    Crew           some threads for a block: work beside the caller, such as a checksum while it writes
+
+The kernel, the codecs and the system's calls hold no GIL, so several of them run at once. Waking a thread costs more
+than many a call, so work is divided into few, large parts, and small inputs get no thread.
+
+What holds for all of them: an error arrives in its turn, after the results before it. When a block or a generator is
+left early, by an error, by Ctrl-C or by close(), what waits is not begun, what is at work ends at its next portion
+(`_wire/portions.py`), and the threads are gone before the caller goes on. A crew that is forgotten ends as well, and so
+do all of them at the end of the process. After a fork the child has no threads: closing does nothing there, and going
+on with work that was begun before is refused, since waiting for it would never end.
+
+The caller waits on plain locks and simple queues: an interrupt between two lines of `threading.Condition` would turn
+into an error about the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain, islice
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from tensorbytes._wire.portions import Stopped, here
+from tensorbytes.errors import UsageError
+
+T = TypeVar("T")
+R = TypeVar("R")
+# What every thread of ours is named, or starts with.
+NAME = "tensorbytes"
+# How many results may wait where all of them are kept anyway.
+MANY = 1 << 10
+_MOST_THREADS = 8
+_DEPTH = 3
+_END: Any = object()
+
+
+def count_threads() -> int:
+    """How many threads are of use on this machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_THREADS)
+
+
+# ---- in order -----------------------------------------------------------------
+
+
+def map_in_order(
+    work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None
+) -> Generator[R, None, None]:
+    """map(work, items) in threads, in order; with one thread, or for one item alone, without any.
+
+    ahead: how many results may wait for the caller, as many as there are threads unless it is given. More help where
+    items take unequal time, and cost their memory.
+    """
+    several, source = _look_at(items)
+    if not several or threads < 2:
+        yield from map(work, source)
+        return
+    most = threads if ahead is None else ahead
+    waiting: deque[Task[R]] = deque()
+    failure: Exception | None = None
+    with Crew(threads) as crew:
+        while True:
+            try:
+                waiting.append(crew.start(work, next(source)))
+            except StopIteration:
+                break
+            except Exception as error:  # raised when the results before it were given
+                failure = error
+                break
+            if len(waiting) > most:
+                yield waiting.popleft().take()
+        while waiting:
+            yield waiting.popleft().take()
+    if failure is not None:
+        raise failure
+
+
+def read_ahead(items: Iterable[T], depth: int = _DEPTH) -> Generator[T, None, None]:
+    """The same items, made by a thread, up to `depth` ahead of their use; one item alone is made without."""
+    several, source = _look_at(items)
+    if not several:
+        yield from source
+        return
+    with Crew(1) as crew:
+        yield from Ahead(source, crew, depth)
+
+
+def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
+    """map(work, items), where making the items is work as well: of several threads, one does that."""
+    if threads < 2:
+        yield from map(work, items)
+        return
+    with contextlib.closing(read_ahead(items)) as made:
+        yield from map_in_order(work, made, threads - 1)
+
+
+def _look_at(items: Iterable[T]) -> tuple[bool, Iterator[T]]:
+    """Whether there are several items, and all of them. An error in making the second waits for its turn."""
+    source = iter(items)
+    first: list[T] = []
+    try:
+        first.extend(islice(source, 2))
+    except Exception as error:
+        return False, chain(first, _fail(error))
+    return len(first) == 2, chain(first, source)
+
+
+def _fail(error: Exception) -> Iterator[Any]:
+    raise error
+    yield
+
+
+class Ahead(Iterator[T]):
+    """Items that a crew of one makes, from now on, up to `depth` ahead of their use."""
+
+    def __init__(self, items: Iterable[T], crew: Crew, depth: int) -> None:
+        self._items, self._crew = iter(items), crew
+        self._waiting = deque(self._begin() for _ in range(depth))
+
+    def _begin(self) -> Task[T]:
+        return self._crew.start(next, self._items, _END)
+
+    def __next__(self) -> T:
+        if not self._waiting:
+            raise StopIteration
+        self._waiting[0].wait()  # an interrupt comes here, and loses nothing
+        item = self._waiting.popleft().take()
+        if item is _END:
+            self._waiting.clear()
+            raise StopIteration
+        self._waiting.append(self._begin())
+        return item
+
+
+# ---- threads for a block ------------------------------------------------------
+
+
+class Task(Generic[R]):
+    """Work that was given to a crew."""
+
+    __slots__ = ("_args", "_error", "_lock", "_process", "_value", "_work", "finished")
+
+    def __init__(self, work: Callable[..., R], args: tuple[Any, ...], process: int) -> None:
+        self._work: Callable[..., R] | None = work
+        self._args, self._process = args, process
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()  # held until the work is finished
+        self._lock.acquire()
+        self.finished = False
+
+    def wait(self) -> None:
+        """Wait until it is finished."""
+        if not self.finished:
+            if os.getpid() != self._process:
+                raise UsageError("work that was begun before a fork can't go on in the child: begin it anew")
+            self._lock.acquire()
+            self._lock.release()
+
+    def take(self) -> R:
+        """What the work gives, or raises, once it is finished; to be taken once."""
+        self.wait()
+        value, error, self._value, self._error = self._value, self._error, None, None
+        if error is None:
+            return value  # type: ignore[no-any-return]
+        try:
+            raise error
+        finally:
+            del error  # which holds this frame
+
+    def run(self) -> None:
+        try:
+            assert self._work is not None
+            self._value = self._work(*self._args)
+        except BaseException as error:
+            self._error = error
+        self._finish()
+
+    def drop(self) -> None:
+        """Leave it undone, or whoever waits for it alone with it."""
+        self._error = Stopped()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._work, self._args = None, ()
+        self.finished = True
+        with contextlib.suppress(RuntimeError):  # dropped, while it was at work
+            self._lock.release()
+
+
+class Crew:
+    """Up to `threads` threads, for a block. They start with the first work, and are gone when the block is left.
+
+    patience: how many seconds close() waits for each of them, for ever unless it is given. at_end: what each of them
+    does last, such as closing what it reads.
+    """
+
+    def __init__(
+        self, threads: int, name: str = NAME, patience: float | None = None, at_end: Callable[[], None] | None = None
+    ) -> None:
+        self._most, self._name = threads, name
+        self._shared = _Shared(patience, at_end)
+        # Also when it is forgotten, and at the end of the process.
+        self._forgotten = weakref.finalize(self, self._shared.end)
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        return self._shared.threads
+
+    @property
+    def closed(self) -> bool:
+        return self._shared.stopped
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a child process, in which there are no threads."""
+        return os.getpid() != self._shared.process
+
+    def start(self, work: Callable[..., R], *args: Any) -> Task[R]:
+        """Have a thread do this, after what was started before."""
+        shared = self._shared
+        task = Task(work, args, shared.process)
+        shared.tasks.put(task)
+        if len(shared.threads) < self._most:
+            # No thread may hold on to the crew, which would never be forgotten then.
+            thread = threading.Thread(target=shared.serve, name=self._name, daemon=True)
+            shared.threads.append(thread)
+            thread.start()
+        return task
+
+    def close(self) -> None:
+        """Drop what waits, end what is at work at its next portion, and wait for that."""
+        self._shared.end()
+        self._forgotten.detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class _Shared:
+    """What a crew and its threads have in common."""
+
+    def __init__(self, patience: float | None, at_end: Callable[[], None] | None) -> None:
+        self.process = os.getpid()
+        self.tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()  # None: the thread that takes it ends
+        self.running: set[Task[Any]] = set()
+        self.threads: list[threading.Thread] = []
+        self.stopped = False
+        self._patience, self._at_end = patience, at_end
+
+    def serve(self) -> None:
+        """The life of a thread."""
+        here.is_stopped = lambda: self.stopped
+        try:
+            while (task := self.tasks.get()) is not None:
+                if self.stopped:
+                    task.drop()
+                else:
+                    self.running.add(task)
+                    task.run()
+                    self.running.discard(task)
+                del task  # and its result, while the thread waits for more
+        finally:
+            if self._at_end is not None:
+                self._at_end()
+
+    def end(self) -> None:
+        """Close the crew. Whoever is interrupted in it may call it again."""
+        if os.getpid() != self.process:
+            return
+        self.stopped = True
+        with contextlib.suppress(Empty):
+            while True:
+                if (task := self.tasks.get_nowait()) is not None:
+                    task.drop()
+        for _ in self.threads:
+            self.tasks.put(None)
+        for thread in self.threads:
+            # The collector may end a forgotten crew in any thread; an interrupt may have come before one was started.
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join(self._patience)
+        for task in list(self.running):  # of threads that can't be waited for
+            task.drop()
