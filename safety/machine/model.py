@@ -212,7 +212,7 @@ class File:
             self.become(self.records)
         else:
             self.exact = data
-            self.parts += [Part(kept, len(data), numbers)] if numbers else []
+            self.parts += [Part(kept + start, kept + end, some) for start, end, some in parts(data[kept:], numbers)]
 
 
 def _in_order(some: list[int], all_of: list[int]) -> bool:

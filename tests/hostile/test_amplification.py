@@ -8,9 +8,12 @@ import pytest
 from safety.amplification.__main__ import LIMITS, cases, run
 from tests.support.tiers import deep_but
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not Path("/proc/self/clear_refs").exists(), reason="the peak is read from /proc"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        sys.platform != "linux" or not Path("/proc/self/clear_refs").exists(), reason="the peak is read from /proc"
+    ),
+    pytest.mark.timeout(1200),  # in Python, a gibibyte of records takes minutes
+]
 
 # What once took gigabytes, with the size of the input that showed it.
 FOUND = {

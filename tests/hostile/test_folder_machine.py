@@ -52,3 +52,23 @@ def test_155_the_model_notices(name, tmp_path):
     (tmp_path / name).write_bytes(data[:-4])
     with pytest.raises(model.Violation, match="changed by somebody else"):
         file.check()
+
+
+@pytest.mark.parametrize("name", ["x.tb", "x.tfrecord"])
+def test_155_the_model_knows_each_record_that_was_appended_after_damage(name, tmp_path):
+    path = str(tmp_path / name)
+    worker = helper.Worker()
+    worker.append(0, path, [0, 1, 2])
+    file = model.File(path, [0, 1, 2])
+    data = file.data()
+    file.damage(data[:20] + b"?" + data[21:])  # in the first record
+    with open(path, "ab") as more:  # as a writer does it that looks at the end alone
+        more.write(data)
+    file.appended([3, 4, 5], len(data))
+    whole = file.data()
+    file.damage(whole[:-3])
+    assert file.untouched == [1, 2, 3, 4]
+    last = file.parts[-1]
+    (tmp_path / name).write_bytes(whole[: last.start])
+    file.appended([], last.start)
+    assert file.records == [0, 1, 2, 3, 4]
