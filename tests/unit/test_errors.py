@@ -19,7 +19,7 @@ import tensorbytes as tb
 from tensorbytes import cli, errors, formats
 from tensorbytes.cli.hints import OPERATIONS, OPTIONS, in_commands
 from tensorbytes.cli.verbs import VERBS
-from tensorbytes.errors import Hint, TensorbytesError
+from tensorbytes.errors import Hint, Known, TensorbytesError
 from tensorbytes.quantization import Quantize
 from tensorbytes.records.write.encode import Misfit
 from tensorbytes.tensor import InvalidValueError, UnevenRowsError
@@ -177,7 +177,7 @@ def test_errors_in_a_line(error, text):
         ),
         (Hint(operation="open", arguments=("path",), purpose="reads it"), "tb.open(path) reads it", ""),
         (
-            Hint(operation="inspect", arguments=("'my file'",), purpose="lists them"),
+            Hint(operation="inspect", arguments=(Known("my file"),), purpose="lists them"),
             "inspect('my file') lists them",
             "tb info 'my file' lists them",
         ),

@@ -6,11 +6,10 @@ stands for what no command can do: such a hint is left out.
 
 from __future__ import annotations
 
-import ast
 import shlex
 from collections.abc import Mapping
 
-from tensorbytes.errors import Hint, hint_text
+from tensorbytes.errors import Hint, Known, hint_text
 
 # By name, or by the call and the name: "load.format" is what Hint("format", of="load") means.
 OPTIONS: Mapping[str, tuple[str, str] | None] = {
@@ -89,7 +88,7 @@ def spelled(hint: Hint) -> str:
 
 def _argument(text: str) -> str:
     """SRC for the name of a parameter; a value as it is typed in a shell."""
-    return text.upper() if text.isidentifier() else shlex.quote(str(ast.literal_eval(text)))
+    return shlex.quote(text) if isinstance(text, Known) else text.upper()
 
 
 def _key(hint: Hint) -> str:
