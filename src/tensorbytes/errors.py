@@ -214,10 +214,14 @@ class LossError(TensorbytesError, ValueError):
         feature: str,
         losses: Iterable[Any] = (),
         path: str | None = None,
+        at: int | None = None,
+        record: int | None = None,
         tensor: str | None = None,
+        expected: object = None,
+        got: object = None,
         hints: Iterable[Hint] = (),
     ) -> None:
-        super().__init__(what, path=path, tensor=tensor, hints=hints)
+        super().__init__(what, path=path, at=at, record=record, tensor=tensor, expected=expected, got=got, hints=hints)
         self.feature, self.losses = feature, tuple(losses)
 
 

@@ -44,7 +44,7 @@ PLAIN = (
 )
 EVERY = [
     *(kind("a fault", **PLACE) for kind in PLAIN),
-    tb.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], path="x.tb", tensor="w", hints=HINTS),
+    tb.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
     tb.MissingDependencyError("format 'arrow'", "arrow"),
     Misfit("int64", "float32", (2, 3), missing=True, hints=HINTS),
 ]
@@ -305,7 +305,7 @@ def test_a_missing_name(tmp_path):
     error = caught.value
     assert isinstance(error, tb.MissingNameError)
     assert (error.path, error.tensor) == (str(path), "wieght")
-    assert str(error) == f"{path}: there is no tensor 'wieght': it has 'weight', 'bias'; did you mean 'weight'?"
+    assert str(error) == f"{path}: there is no tensor 'wieght'; it has 'weight', 'bias'; did you mean 'weight'?"
     with pytest.raises(tb.MissingNameError):
         tb.load(path, names=["no"])
 

@@ -69,7 +69,8 @@ def in_commands(hint: Hint) -> str:
     """A hint as words of the command line; "" if no command does it."""
     if hint.operation in OPERATIONS:
         command = OPERATIONS[hint.operation]
-        return "" if command is None else " ".join([command, *map(_argument, hint.arguments), hint.purpose])
+        words = (command, *map(_argument, hint.arguments), hint.purpose)
+        return "" if command is None else " ".join(filter(None, words))
     if _key(hint) in OPTIONS:
         text = spelled(hint)
         return hint_text("pass" if text.startswith("-") else "set", text, hint) if text else ""
