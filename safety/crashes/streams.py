@@ -162,7 +162,8 @@ class Streaming(Scenario):
                 writer = self.opened(outcome.folder, append=True)
             except tb.CorruptError as error:
                 # Not a torn end alone: blocks were lost in the middle, or whole records would go with it.
-                demand(not whole and "repair it first" in str(error), f"can't be appended to: {error}")
+                offered = any(hint.operation == "repair" for hint in error.hints)
+                demand(not whole and offered, f"can't be appended to: {error}")
                 return self._check_repair(path, count)
             with writer:
                 writer.write(item(count))

@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _PACKAGES = {"arrow": "pyarrow", "cloud": "fsspec", "chart": "matplotlib"}
 
 
+class Known(str):
+    """An argument that is known: the path of a file, say."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """Something that may help. It is one of three:
@@ -29,7 +35,7 @@ class Hint:
     - an option to pass: `Hint("allow", {"meta"}, "to drop it")`. `of` names the call that takes it, where several
       calls have options of that name that mean different things. Without a value, any fits, or any of `choices`.
     - an operation to call: `Hint(operation="repair", arguments=("src", "dst"), purpose="keeps the records")`. An
-      argument is the name of a parameter or, where it is known, its value as Python spells it.
+      argument is the name of a parameter, or `Known(value)` where it is known.
     - advice that is the same everywhere: `Hint(purpose="save a copy")`.
     """
 
@@ -49,8 +55,14 @@ class Hint:
     def __str__(self) -> str:
         if self.operation:
             name = f"tb.{self.operation}" if hasattr(builtins, self.operation) else self.operation
-            return " ".join(filter(None, (f"{name}({', '.join(self.arguments)})", self.purpose)))
+            arguments = (repr(str(given)) if isinstance(given, Known) else given for given in self.arguments)
+            return " ".join(filter(None, (f"{name}({', '.join(arguments)})", self.purpose)))
         return hint_text("pass", self._assignment(), self) if self.option else self.purpose
+
+    def mapped(self, change: Callable[[str], str]) -> Hint:
+        """The same hint, with other values for the arguments that are known."""
+        changed = (Known(change(given)) if isinstance(given, Known) else given for given in self.arguments)
+        return replace(self, arguments=tuple(changed))
 
     def _assignment(self) -> str:
         value = "..." if self.value is ... else repr(self.value)
@@ -163,8 +175,8 @@ def _restored(kind: type[Any], args: tuple[Any, ...], state: dict[str, Any]) -> 
     """An error as it was pickled: its `__init__` may take what is not in `args`."""
     error = kind.__new__(kind, *args)
     error.args = args
-    for name, value in state.items():
-        setattr(error, name, value)
+    vars(error).update(state)
+    error.path = state["path"]  # of which an ImportError has one of its own
     return error
 
 
@@ -202,10 +214,14 @@ class LossError(TensorbytesError, ValueError):
         feature: str,
         losses: Iterable[Any] = (),
         path: str | None = None,
+        at: int | None = None,
+        record: int | None = None,
         tensor: str | None = None,
+        expected: object = None,
+        got: object = None,
         hints: Iterable[Hint] = (),
     ) -> None:
-        super().__init__(what, path=path, tensor=tensor, hints=hints)
+        super().__init__(what, path=path, at=at, record=record, tensor=tensor, expected=expected, got=got, hints=hints)
         self.feature, self.losses = feature, tuple(losses)
 
 

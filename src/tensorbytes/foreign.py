@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tensorbytes import formats
 from tensorbytes.errors import Hint
 
+_Advice: TypeAlias = str | Hint | tuple[str | Hint, ...]
 _ANY_BYTES = ("raw",)
 
 
@@ -24,7 +25,7 @@ class Wrong(NamedTuple):
 
     start: re.Pattern[bytes]
     what: str
-    advice: str | Hint = ""
+    advice: _Advice = ""
     may_be: tuple[str, ...] = _ANY_BYTES  # the formats whose files may start like this all the same
 
     @property
@@ -32,8 +33,9 @@ class Wrong(NamedTuple):
         return _about(self.what, self.advice)
 
 
-def _about(what: str, advice: str | Hint) -> About:
-    return About(what, tuple(Hint(purpose=one) if isinstance(one, str) else one for one in (advice,) if one))
+def _about(what: str, advice: _Advice) -> About:
+    several = advice if isinstance(advice, tuple) else (advice,)
+    return About(what, tuple(Hint(purpose=one) if isinstance(one, str) else one for one in several if one))
 
 
 def _starts(pattern: bytes) -> re.Pattern[bytes]:
@@ -56,8 +58,11 @@ WRONG_FILES = (
     Wrong(_starts(_TEXT + rb'[{]\s*"'), "JSON, not tensors: an error message, or the index of other files?"),
     Wrong(
         re.compile(rb"\x1f\x8b\x08"),
-        "gzip-compressed: decompress it first",
-        Hint(operation="open_records", arguments=("path",), purpose="reads compressed records as they are"),
+        "gzip-compressed",
+        (
+            _DECOMPRESS,
+            Hint(operation="open_records", arguments=("path",), purpose="reads compressed records as they are"),
+        ),
     ),
     Wrong(re.compile(rb"\x28\xb5\x2f\xfd"), "zstd-compressed", _DECOMPRESS),
     Wrong(re.compile(rb"BZh[1-9]1AY&SY"), "bzip2-compressed", _DECOMPRESS),

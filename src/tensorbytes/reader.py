@@ -171,8 +171,9 @@ class naming:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if not isinstance(error, TensorbytesError) or isinstance(error, MissingDependencyError):
             return
-        if error.path is None and not error.what.startswith(self.path):
-            error.path = None if self.path == "<bytes>" else self.path
+        nameless = self.path == "<bytes>" and not isinstance(error, CorruptError)
+        if error.path is None and not nameless and not error.what.startswith(self.path):
+            error.path = self.path
 
 
 def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:

@@ -115,9 +115,9 @@ def test_a_refused_loss_names_the_option_that_accepts_it(tmp_path, capsys):
     assert lines[0].endswith("format 'safetensors' can't hold everything, so nothing was written")
     assert any(line.startswith("  z: left out: ") and line.endswith("(--allow dtype)") for line in lines)
     assert any(line.startswith("  label: ") for line in lines)
-    assert lines[-1].startswith("--allow dtype --allow ")
+    assert lines[-1].startswith("pass --allow dtype --allow ")
     assert not (tmp_path / "m.safetensors").exists()
-    allowed = lines[-1].partition(" accepts")[0].split()
+    allowed = lines[-1].removeprefix("pass ").partition(" to accept")[0].split()
     ran = inside(capsys, "convert", tmp_path / "m.tb", tmp_path / "m.safetensors", *allowed, "--text")
     assert ran.code == 0
     assert "losses:" in ran.lines[1]

@@ -114,7 +114,7 @@ def test_40_a_name_of_two_records_is_not_guessed_at(format, tmp_path):
     path = put(NAMED[format](["a", "b", "a"]), tmp_path)
     with tb.open(path, format=format) as file:
         assert [entry.name for entry in file.entries()] == ["a", "b", "a"]
-        with pytest.raises(KeyError, match="2 tensors named 'a'"):
+        with pytest.raises(KeyError, match="2 tensors are named 'a'"):
             file["a"]
 
 

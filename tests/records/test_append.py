@@ -93,7 +93,7 @@ def test_a_last_record_with_a_wrong_checksum_is_damage(path):
     for at in range(half, len(data)):
         data[at] ^= 1
         path.write_bytes(data)
-        with pytest.raises(CorruptError, match="damaged, not just cut: repair it first"):
+        with pytest.raises(CorruptError, match=r"repair\(src, dst\) must come first: it is damaged, not just cut"):
             RecordWriter(path, mode="a")
         assert path.read_bytes() == data
         data[at] ^= 1
@@ -106,7 +106,9 @@ def test_damage_elsewhere_is_refused(path):
     for at in (*range(12), *range(third, third + 12)):
         data[at] ^= 1
         path.write_bytes(data)
-        with pytest.raises(CorruptError, match=r"damaged, not just cut: repair it first") as caught:
+        with pytest.raises(
+            CorruptError, match=r"repair\(src, dst\) must come first: it is damaged, not just cut"
+        ) as caught:
             RecordWriter(path, mode="a")
         assert caught.value.at == at // third * third
         assert caught.value.path == str(path)
@@ -181,7 +183,7 @@ def test_damaged_compressed_files_are_refused(path, compression):
 
 def test_what_can_not_be_appended_to(path):
     written(path, [{"x": 1}], compression="zlib")
-    with pytest.raises(UsageError, match="zlib file can't be appended to, since TensorFlow drops"):
+    with pytest.raises(UsageError, match="zlib file can't be appended to: TensorFlow silently drops"):
         RecordWriter(path, mode="a")
     written(path, [{"x": 1}], compression="gzip")
     with pytest.raises(UsageError, match="its compression is 'gzip', not 'none'"):

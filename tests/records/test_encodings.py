@@ -105,7 +105,7 @@ def test_tensors_of_strings():
 
 
 WRONG_TENSORS = {
-    "no TensorProto": (b"\x08\x01\x12", Feature("float32", [1], "tensorproto"), "is no sound TensorProto"),
+    "no TensorProto": (b"\x08\x01\x12", Feature("float32", [1], "tensorproto"), "is not a sound TensorProto"),
     "another dtype": (serialized(np.zeros(2, np.int32)), Feature("float64", [2]), "is a TensorProto of int32"),
     "strings": (serialized(np.array([b"x"], object)), Feature("float64", [1]), "is a TensorProto of bytes"),
     "another shape": (serialized(np.zeros(3)), Feature("float64", [2]), r"of the shape \[3\]"),

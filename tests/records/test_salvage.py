@@ -525,7 +525,7 @@ def test_a_compressed_record_over_the_limit():
                 pass
         return found
 
-    with pytest.raises(LimitError, match=r"record of 3000000 bytes at byte 21; the limit is 1000000"):
+    with pytest.raises(LimitError, match=r"record of 3000000 bytes, over the limit of 1000000 \(byte 21\)"):
         damages(data)
     assert [damage.kind for damage in damages(data[:500_000])] == ["cut payload"]
 
@@ -562,8 +562,8 @@ def test_a_sound_file_of_another_format(tmp_path, format):
     x = np.arange(5000, dtype=np.float32)
     tb.save(x if format in ("npy", "tensorproto", "arrowtensor") else {"x": x}, path, format)
     out.write_bytes(b"old")
-    message = rf"x is a file of format '{format}', without records; "
-    advice = message + r"to check it: with tb\.open\(path\) as f: f\.verify\(\), or the command tb verify$"
+    message = rf"x: a file of format '{format}', without records; "
+    advice = message + r"tb\.open\(path\) gives a file whose verify\(\) checks it, or use the command tb verify$"
     with pytest.raises(UsageError, match=advice):
         verify(path)
     with open(path, "rb") as file, pytest.raises(UsageError, match=advice):

@@ -161,7 +161,7 @@ def test_short_forms_that_make_no_sense(spec, words):
         (("float8_e3m4", [], "tensorproto"), "TensorFlow has no such dtype; use 'flat'"),
         (("text", [], "raw"), "no raw form"),
         (("bytes", [], "raw"), "no raw form"),
-        (("int64", [None, None]), "can tell only one; use encoding 'tensorproto'"),
+        (("int64", [None, None]), "can tell only one; pass encoding='tensorproto'"),
         (("int64", [None, None], "raw"), "can tell only one"),
         (("text", [None, None], "base64"), "can tell only one"),
         (("int64", [None, 0]), "no values that could tell"),

@@ -207,7 +207,7 @@ def test_malformed_sequences_are_named():
         good + b"\x80",
     ):
         assert by_entries(bad, True) is None
-        with pytest.raises(errors.CorruptError, match="record 1 is no sound SequenceExample") as caught:
+        with pytest.raises(errors.CorruptError, match="record 1 is not a sound SequenceExample") as caught:
             list(open_records(stream([good, bad])))
         start = len(by_hand([good])) + 12
         assert start <= caught.value.at <= start + len(bad)

@@ -174,7 +174,7 @@ def test_file_objects_that_are_of_no_use():
         def read(self, size=-1):
             return None
 
-    with pytest.raises(UsageError, match="no bytes ready"):
+    with pytest.raises(UsageError, match="no bytes are ready"):
         open_source(NotYet())
 
     class TooMuch:
@@ -240,7 +240,7 @@ def test_a_range_of_bytes(tmp_path, url):
 def test_ranges_that_make_no_sense(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(pack("gzip", framed(b"abc")))
-    with pytest.raises(UsageError, match="uncompressed files only, this one is gzip"):
+    with pytest.raises(UsageError, match="uncompressed files only, and this one is gzip"):
         open_source(path, "auto", 5)
     for start, end in ((-1, None), (5, 3), (-1, 3)):
         with pytest.raises(UsageError, match="expected a range"):

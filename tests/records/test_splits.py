@@ -116,7 +116,7 @@ def test_what_can_not_be_split(tmp_path):
     for compression in ("gzip", "zlib"):
         path = write(tmp_path / compression, numbered(9), compression)
         with pytest.raises(
-            errors.UsageError, match=f"compressed \\({compression}\\) and can't be read from the middle"
+            errors.UsageError, match=f"a compressed file \\({compression}\\) can't be read from the middle"
         ):
             plan(path, 2)
     with pytest.raises(errors.UsageError, match="only local files are split"):

@@ -631,8 +631,8 @@ STRICT = {
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({}, r"feature 'i': is missing; expected int64"),
-        ({"i": None}, r"feature 'i': is missing; expected int64"),
+        ({}, r"feature 'i': is missing: expected int64"),
+        ({"i": None}, r"feature 'i': is missing: expected int64"),
         ({"i": 1, "y": 1}, r"feature 'y': is not in the schema"),
         ({"i": 2**63}, r"feature 'i': expected int64, got 9223372036854775808, which is outside"),
         ({"i": -(2**63) - 1}, r"feature 'i': expected int64, got -9223372036854775809, which is outside"),
@@ -640,8 +640,8 @@ STRICT = {
         ({"i": 1.0}, r"feature 'i': expected int64, got the float 1.0"),
         ({"i": "1"}, r"feature 'i': expected int64, got str"),
         ({"i": [1]}, r"feature 'i': expected int64, got int64\[1\]"),
-        ({"i": np.float64(1)}, r"feature 'i': expected int64, got float64; arrays are not cast with loss"),
-        ({"i": np.uint64(1)}, r"feature 'i': expected int64, got uint64; arrays are not cast"),
+        ({"i": np.float64(1)}, r"feature 'i': expected int64, got float64, and arrays are not cast with loss"),
+        ({"i": np.uint64(1)}, r"feature 'i': expected int64, got uint64, and arrays are not cast"),
         ({"i": object()}, r"feature 'i': expected int64, got a builtins.object"),
         ({"i": 1, "small": 256}, r"feature 'small': expected uint8, got 256, which is outside 0..255"),
         ({"i": 1, "small": -1}, r"feature 'small': expected uint8, got -1, which is outside 0..255"),

@@ -109,7 +109,7 @@ def coo(*indices):
 
 FRAMING = {
     1: ("an empty file", {
-        "tb": Case(b"", corrupt("no tensors in it")),
+        "tb": Case(b"", corrupt("it holds no tensors")),
         "tensorproto": proto(b"", corrupt("no dtype")),
         "sparseproto": Case(b"", corrupt("not a serialized sparse tensor"), "sparseproto"),
         "raw": raw_bytes(b"", corrupt("takes 4 bytes, got 0"), dtype="float32", shape=()),

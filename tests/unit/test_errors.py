@@ -19,7 +19,7 @@ import tensorbytes as tb
 from tensorbytes import cli, errors, formats
 from tensorbytes.cli.hints import OPERATIONS, OPTIONS, in_commands
 from tensorbytes.cli.verbs import VERBS
-from tensorbytes.errors import Hint, TensorbytesError
+from tensorbytes.errors import Hint, Known, TensorbytesError
 from tensorbytes.quantization import Quantize
 from tensorbytes.records.write.encode import Misfit
 from tensorbytes.tensor import InvalidValueError, UnevenRowsError
@@ -44,7 +44,7 @@ PLAIN = (
 )
 EVERY = [
     *(kind("a fault", **PLACE) for kind in PLAIN),
-    tb.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], path="x.tb", tensor="w", hints=HINTS),
+    tb.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
     tb.MissingDependencyError("format 'arrow'", "arrow"),
     Misfit("int64", "float32", (2, 3), missing=True, hints=HINTS),
 ]
@@ -177,7 +177,7 @@ def test_errors_in_a_line(error, text):
         ),
         (Hint(operation="open", arguments=("path",), purpose="reads it"), "tb.open(path) reads it", ""),
         (
-            Hint(operation="inspect", arguments=("'my file'",), purpose="lists them"),
+            Hint(operation="inspect", arguments=(Known("my file"),), purpose="lists them"),
             "inspect('my file') lists them",
             "tb info 'my file' lists them",
         ),
@@ -305,7 +305,7 @@ def test_a_missing_name(tmp_path):
     error = caught.value
     assert isinstance(error, tb.MissingNameError)
     assert (error.path, error.tensor) == (str(path), "wieght")
-    assert str(error) == f"{path}: there is no tensor 'wieght': it has 'weight', 'bias'; did you mean 'weight'?"
+    assert str(error) == f"{path}: there is no tensor 'wieght'; it has 'weight', 'bias'; did you mean 'weight'?"
     with pytest.raises(tb.MissingNameError):
         tb.load(path, names=["no"])
 

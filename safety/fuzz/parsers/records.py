@@ -197,7 +197,7 @@ def _schema(data: bytes) -> None:
 
 def _recognised(data: bytes) -> None:
     """Whatever the bytes are: their format is guessed, and they are read in it."""
-    foreign.file_words(data[: formats.SNIFF_BYTES], None)
+    foreign.about_file(data[: formats.SNIFF_BYTES], None)
     chosen = opening.choose(data, len(data), "<bytes>", None)
     if chosen.name in ("arrow", "parquet"):
         return  # targets of their own: pyarrow takes its time

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
 
-from tensorbytes.cli.files import STDIN_NAMES, Source, expand, local, sources
+from tensorbytes.cli.files import STDIN_NAMES, Source, as_shown, expand, local, sources
 from tensorbytes.cli.output import Output, escaped, json_text
 from tensorbytes.cli.progress import Progress, Silent
 from tensorbytes.cli.reading import read_options, reading_arguments
@@ -143,8 +143,7 @@ def _pieces(text: str, form: str, args: argparse.Namespace) -> Iterator[str | by
                 yield from _part(found, form, args, source.shown)
         except UsageError as error:
             # What came through the pipe is in a file of which nobody knows the name.
-            what = error.what.replace(source.path, source.shown)
-            raise error.replaced(what=what, path=error.path and error.path.replace(source.path, source.shown)) from None
+            raise as_shown(error, source) from None
 
 
 class _source:

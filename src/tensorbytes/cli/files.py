@@ -49,13 +49,16 @@ def sources(arguments: Sequence[str]) -> Iterator[list[Source]]:
 
 def as_shown(error: Exception, source: Source) -> Exception:
     """The error, with the name that the user knows: not that of the file in which the pipe's bytes are kept."""
-    from tensorbytes.errors import CorruptError
+    from tensorbytes.errors import TensorbytesError
+
+    def shown(text: str) -> str:
+        return text.replace(source.path, source.shown)
 
     if source.path != source.shown:
-        if isinstance(error, CorruptError) and error.path == source.path:
-            error.path = source.shown
-        words = (arg.replace(source.path, source.shown) if isinstance(arg, str) else arg for arg in error.args)
-        error.args = tuple(words)
+        error.args = tuple(shown(arg) if isinstance(arg, str) else arg for arg in error.args)
+        if isinstance(error, TensorbytesError):
+            error.what, error.path = shown(error.what), error.path and shown(error.path)
+            error.hints = tuple(hint.mapped(shown) for hint in error.hints)
     return error
 
 

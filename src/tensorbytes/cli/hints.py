@@ -6,11 +6,10 @@ stands for what no command can do: such a hint is left out.
 
 from __future__ import annotations
 
-import ast
 import shlex
 from collections.abc import Mapping
 
-from tensorbytes.errors import Hint, hint_text
+from tensorbytes.errors import Hint, Known, hint_text
 
 # By name, or by the call and the name: "load.format" is what Hint("format", of="load") means.
 OPTIONS: Mapping[str, tuple[str, str] | None] = {
@@ -70,7 +69,8 @@ def in_commands(hint: Hint) -> str:
     """A hint as words of the command line; "" if no command does it."""
     if hint.operation in OPERATIONS:
         command = OPERATIONS[hint.operation]
-        return "" if command is None else " ".join([command, *map(_argument, hint.arguments), hint.purpose])
+        words = (command, *map(_argument, hint.arguments), hint.purpose)
+        return "" if command is None else " ".join(filter(None, words))
     if _key(hint) in OPTIONS:
         text = spelled(hint)
         return hint_text("pass" if text.startswith("-") else "set", text, hint) if text else ""
@@ -89,7 +89,7 @@ def spelled(hint: Hint) -> str:
 
 def _argument(text: str) -> str:
     """SRC for the name of a parameter; a value as it is typed in a shell."""
-    return text.upper() if text.isidentifier() else shlex.quote(str(ast.literal_eval(text)))
+    return shlex.quote(text) if isinstance(text, Known) else text.upper()
 
 
 def _key(hint: Hint) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 
 from tensorbytes import dtypes, storage
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Hint, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import CorruptError, Hint, Known, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options, _json
 from tensorbytes.formats._checkpoint import bundle_write, sstable
 from tensorbytes.formats._checkpoint.bundle_read import Bundle, Found
@@ -91,7 +91,11 @@ class Checkpoint(Format):
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
         raise UsageError(
             "a checkpoint is several files",
-            hints=[Hint(operation="save", arguments=("x", "'folder/model'", "'checkpoint'"), purpose="writes them")],
+            hints=[
+                Hint(
+                    operation="save", arguments=("x", Known("folder/model"), Known("checkpoint")), purpose="writes them"
+                )
+            ],
         )
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:

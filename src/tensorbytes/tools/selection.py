@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tensorbytes.errors import CorruptError, Hint, UsageError
+from tensorbytes.errors import CorruptError, Hint, Known, UsageError
 from tensorbytes.tensor import Tensor, amended
 from tensorbytes.tools.fitting import in_list, under_its_name
 from tensorbytes.tools.sources import Columns
@@ -99,5 +99,5 @@ class Selection:
                 f"there is no tensor {min(self.unused)!r}",
                 path=path,
                 tensor=min(self.unused),
-                hints=[Hint(operation="inspect", arguments=(repr(path),), purpose="lists them")],
+                hints=[Hint(operation="inspect", arguments=(Known(path),), purpose="lists them")],
             )

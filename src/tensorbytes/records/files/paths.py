@@ -75,7 +75,7 @@ def expand(paths: Any) -> list[Any]:
     found: list[Any] = []
     for item in paths:
         if not _is_one(item):
-            raise UsageError("the list", expected="paths, URLs or file objects", got=type(item).__qualname__)
+            raise UsageError("in the list", expected="paths, URLs or file objects", got=type(item).__qualname__)
         found += _expand_one(item)
     if not found:
         raise UsageError("no files to read: the list of paths is empty")

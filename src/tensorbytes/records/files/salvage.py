@@ -215,11 +215,11 @@ def _length(header: memoryview) -> int:
 class _Account:
     """What is known of a file so far."""
 
-    def __init__(self, limits: Limits, advice: Hint) -> None:
+    def __init__(self, limits: Limits, *hints: Hint) -> None:
         self.records = self.intact = 0
         self.objects = Survey()
         self._budget = Budget(limits)
-        self._advice = advice  # for a file of another format
+        self._hints = hints  # for a file of another format
         self.damages: list[Damage] = []
 
     def blocks(self, source: Source, progress: Progress | None) -> Iterator[Block]:
@@ -245,7 +245,7 @@ class _Account:
         if head and not self.records:
             found = formats.sniff(head, self.report(source.path).size)
             if found not in (None, "tb"):
-                raise UsageError(f"a file of format {found!r}, without records", path=source.path, hints=[self._advice])
+                raise UsageError(f"a file of format {found!r}, without records", path=source.path, hints=self._hints)
 
     def report(self, path: str) -> Report:
         size = self.intact + sum(damage.end - damage.start for damage in self.damages if not damage.recovered)
@@ -267,7 +267,9 @@ def verify(
     and their total, or None if that is unknown. A file of another format raises UsageError.
     """
     account = _Account(
-        limits, Hint(operation="open", arguments=("path",), purpose="gives a file with a verify() that checks it")
+        limits,
+        Hint(operation="open", arguments=("path",), purpose="gives a file whose verify() checks it"),
+        Hint(purpose="use the command tb verify"),
     )
     with open_source(path, compression, limits=limits) as source:
         deque(account.blocks(source, progress), maxlen=0)

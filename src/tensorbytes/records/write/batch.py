@@ -38,8 +38,8 @@ class RowMisfit(Misfit):
     """A misfit in one row of a list."""
 
     def __init__(self, row: int, cause: Misfit) -> None:
-        super(Misfit, self).__init__(str(cause))
-        self.row, self.shape, self.missing = row, cause.shape, cause.missing
+        super().__init__(cause.expected, cause.got, cause.shape, cause.missing, cause.hints)
+        self.row = row
 
 
 class BatchColumn(Protocol):

@@ -40,8 +40,8 @@ class Misfit(TensorbytesError):
 
     def __init__(
         self,
-        expected: str,
-        got: str,
+        expected: object,
+        got: object,
         shape: Shape | None = None,
         missing: bool = False,
         hints: Iterable[Hint] = (),
