@@ -20,6 +20,7 @@ from safety.memory import extension
 FOLDER = extension.ROOT / "build/freethreaded"
 FILES = (
     "unit/test_threads.py",
+    "unit/test_workers.py",
     "hostile/test_memory_safety.py",
     "unit/test_kernel.py",
     "unit/test_codec_kernel.py",

@@ -25,9 +25,9 @@ Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 # Pieces below this size are joined before they are written.
 _SMALL = 1 << 16
 _READ_BYTES = 1 << 20
-# So much is written before the disk is first told to take it.
+# This much is written before the disk is first told to take it.
 _FLUSH_BYTES = 1 << 25
-# So much waits for it at most.
+# This much waits for it at most.
 _MOST_WAITING = 1 << 28
 # Files from this size on are read by two threads.
 _LARGE_READ = 1 << 24
@@ -52,7 +52,7 @@ def is_local(target: Any) -> bool:
 
 
 def describe(target: Any) -> str:
-    """How a target is called in messages."""
+    """The name of a target in messages."""
     name = target if is_path(target) else getattr(target, "name", None)
     if name and isinstance(name, str | bytes | os.PathLike):  # a file without a path has a number instead
         return os.fsdecode(name)
@@ -157,7 +157,7 @@ def watching(watcher: Callable[[int], None]) -> Iterator[None]:
 
 
 def tell(size: int) -> None:
-    """So many bytes are done."""
+    """This many bytes are done."""
     watcher = _watcher.get()
     if watcher is not None:
         watcher(size)

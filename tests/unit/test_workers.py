@@ -247,6 +247,8 @@ def test_what_waits_is_dropped_and_says_so():
             task.take()
     assert crew.closed
     crew.close()
+    with pytest.raises(Stopped):
+        crew.start(go_on.wait).take()
 
 
 def test_what_can_not_be_waited_for_is_left_alone_and_nobody_hangs():
@@ -412,7 +414,7 @@ def test_a_child_works_anew_and_neither_goes_on_nor_hangs():
         child = os.fork()
         if not child:
             refused = 0
-            for one in (task.take, lambda: next(begun[1])):
+            for one in (task.take, lambda: next(begun[1]), lambda: crew.start(int)):
                 try:
                     one()
                 except UsageError as error:
@@ -423,7 +425,7 @@ def test_a_child_works_anew_and_neither_goes_on_nor_hangs():
             other.close()
             del begun, crew, other
             fine = list(map_in_order(str, range(9), 3)) == list("012345678") and list(read_ahead("abc")) == list("abc")
-            os._exit(0 if fine and refused == 2 else 1)
+            os._exit(0 if fine and refused == 3 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         print(task.take(), next(begun[0]), next(begun[1]), crew.forked)
         for one in (crew, other, results):

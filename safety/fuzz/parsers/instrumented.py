@@ -53,7 +53,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "record_cells": (*_ROWS, *_RECORD, "formats._quantized", "quantization"),
     "events": (*_FRAMING, *_RECORD, "records.events", "records.summaries"),
     "salvage": (*_FRAMING, "_wire.salvage_reference"),
-    "compressed": ("records.files.decoders", "records.files.detection"),
+    "compressed": ("io.streams",),
     "record_index": (*_RECORD, "formats.frame", "records.files.index"),
     "schema": ("records.schema", "dtypes"),
     "recognition": (

@@ -146,6 +146,11 @@ class Ahead(Iterator[T]):
 # ---- threads for a block ------------------------------------------------------
 
 
+def _check_process(process: int) -> None:
+    if os.getpid() != process:
+        raise UsageError("work that was begun before a fork can't go on in the child: begin it anew")
+
+
 class Task(Generic[R]):
     """Work that was given to a crew."""
 
@@ -163,8 +168,7 @@ class Task(Generic[R]):
     def wait(self) -> None:
         """Wait until it is finished."""
         if not self.finished:
-            if os.getpid() != self._process:
-                raise UsageError("work that was begun before a fork can't go on in the child: begin it anew")
+            _check_process(self._process)
             self._lock.acquire()
             self._lock.release()
 
@@ -188,14 +192,14 @@ class Task(Generic[R]):
         self._finish()
 
     def drop(self) -> None:
-        """Leave it undone, or whoever waits for it alone with it."""
+        """Finish it without a result: it was not begun, or it never ends."""
         self._error = Stopped()
         self._finish()
 
     def _finish(self) -> None:
         self._work, self._args = None, ()
         self.finished = True
-        with contextlib.suppress(RuntimeError):  # dropped, while it was at work
+        with contextlib.suppress(RuntimeError):  # it was dropped while it was at work
             self._lock.release()
 
 
@@ -230,7 +234,11 @@ class Crew:
     def start(self, work: Callable[..., R], *args: Any) -> Task[R]:
         """Have a thread do this, after what was started before."""
         shared = self._shared
+        _check_process(shared.process)
         task = Task(work, args, shared.process)
+        if shared.stopped:
+            task.drop()
+            return task
         shared.tasks.put(task)
         if len(shared.threads) < self._most:
             # No thread may hold on to the crew, which would never be forgotten then.

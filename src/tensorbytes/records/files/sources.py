@@ -113,7 +113,7 @@ class PlainSource(Source):
         self._rest, self.consumed = memoryview(b""), offset
 
     def peek(self, least: int) -> bytes:
-        """The first bytes, at least so many if there are so many; they are still to be read."""
+        """The first bytes, at least `least` unless the file ends first; they are still to be read."""
         while len(self._rest) < least:
             piece = self._read(max(64, least) - len(self._rest))
             if not len(piece):

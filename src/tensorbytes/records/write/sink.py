@@ -21,7 +21,7 @@ from tensorbytes.typing import Buffer, bytes_view
 
 # Smaller pieces are collected up to this size.
 _BUFFER_BYTES = 1 << 18
-# So much of a file tells whether its first record is a tensor.
+# This much of a file tells whether its first record is a tensor.
 _LOOK_BYTES = 1 << 13
 # From the warning about a torn tail up to the caller of RecordWriter().
 _CALLER = 6

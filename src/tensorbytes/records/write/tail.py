@@ -1,4 +1,4 @@
-"""Where to go on in a file of records that is appended to: behind its last whole record.
+"""Where to go on in a file of records that is appended to: after its last whole record.
 
 tfrecord/tail.py says what may be cut off. Here is what is special about compressed files: a new gzip member, or snappy
 block, may begin only where one ends, so those are inflated and checked, with places noted where both a part and a
@@ -27,9 +27,9 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_FLAGS_AT = 3
 # Those that say what else is in the header: each mix of an extra field, a name and a comment.
 _GZIP_FLAGS = range(0, 32, 4)
-# A member that starts with a record shows its header within so many bytes.
+# A member that starts with a record shows its header within this many bytes.
 _LOOK_BYTES = 1 << 12
-# A block that starts with a record shows its header within so many bytes: at worst six stand for one.
+# A block that starts with a record shows its header within this many bytes: at worst six stand for one.
 _SNAPPY_LOOK_BYTES = snappy.LENGTH_BYTES + snappy.SIZE_BYTES + snappy.MOST_INPUT * HEADER_BYTES
 # Places that are looked at together.
 _SNAPPY_PLACES = 1 << 16
@@ -147,7 +147,7 @@ class _Parts:
         raise NotImplementedError
 
     def another(self, at: int) -> int | None:
-        """Where a part starts, behind the start of the one at `at`, that starts with a record."""
+        """Where a part starts, after the start of the one at `at`, that starts with a record."""
         raise NotImplementedError
 
     def _only_zeros(self) -> bool:
@@ -234,7 +234,7 @@ class _Blocks(_Parts):
         return begin + length
 
     def another(self, at: int) -> int | None:
-        """They have no mark: any bytes may be a length and a size, but hardly with the header of a record behind them.
+        """They have no mark: any bytes may be a length and a size, but hardly with the header of a record after them.
 
         The block at `at` itself must not be found again, by the last bytes of its size alone.
         """
@@ -273,7 +273,7 @@ def _is_block(head: bytes) -> bool:
 
 
 def _likely_blocks(data: bytes) -> list[int]:
-    """The places in some bytes where a length stands with a size behind it that it can have."""
+    """The places in some bytes where a length stands with a size after it that it can have."""
     places = len(data) - snappy.LENGTH_BYTES
     padded = np.frombuffer(data + bytes(snappy.SIZE_BYTES), np.uint8).astype(np.int64)
     length, size, goes_on = np.zeros(places, np.int64), np.zeros(places, np.int64), np.ones(places, bool)
