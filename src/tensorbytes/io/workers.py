@@ -215,8 +215,7 @@ class Crew:
     ) -> None:
         self._most, self._name = threads, name
         self._shared = _Shared(patience, at_end)
-        # Also when it is forgotten, and at the end of the process.
-        self._forgotten = weakref.finalize(self, self._shared.end)
+        self._forgotten: weakref.finalize[[], Crew] | None = None
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -240,6 +239,8 @@ class Crew:
             task.drop()
             return task
         shared.tasks.put(task)
+        if self._forgotten is None:  # a crew without work costs next to nothing
+            self._forgotten = weakref.finalize(self, shared.end)  # and at the end of the process
         if len(shared.threads) < self._most:
             # No thread may hold on to the crew, which would never be forgotten then.
             thread = threading.Thread(target=shared.serve, name=self._name, daemon=True)
@@ -249,8 +250,10 @@ class Crew:
 
     def close(self) -> None:
         """Drop what waits, end what is at work at its next portion, and wait for that."""
-        self._shared.end()
-        self._forgotten.detach()
+        self._shared.stopped = True
+        if self._forgotten is not None:
+            self._shared.end()
+            self._forgotten.detach()
 
     def __enter__(self) -> Self:
         return self
