@@ -33,7 +33,7 @@ def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
     return frame.assemble(_records(file, size, limits), limits, size)
 
 
-def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
+def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int, int]]:
     budget = Budget(limits, size)
     total = 0
     with threads.pool(2) as pool:
@@ -43,7 +43,7 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
                 raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
             for first, last in spans:
                 record = at_offset(data, first, last, start, budget)
-                yield record, start + first
+                yield record, start + first, start + last
 
 
 def at_offset(data: memoryview, start: int, end: int, base: int, budget: Budget) -> Record:

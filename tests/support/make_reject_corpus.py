@@ -81,7 +81,7 @@ REJECT = {
         "part-missing": (framed(*NESTED[:-1]), "CorruptError", "the file ends after"),
         "parts-swapped": (framed(NESTED[1], NESTED[0], *NESTED[2:]), "CorruptError", "part 1 of an object"),
         "item-missing": (framed(STREAM[0], *STREAM[3:]), "CorruptError", "item 3 of a stream follows item 1"),
-        "field-of-a-later-version": (framed(SCALAR + number(1014, 1)), "CorruptError", "unknown to this version"),
+        "field-of-a-later-version": (framed(SCALAR + number(1018, 1)), "CorruptError", "unknown to this version"),
         "name-not-utf8": (framed(SCALAR + field(NAME, b"\xff")), "CorruptError", "not UTF-8"),
         "name-differs-from-path": (framed(SCALAR + field(NAME, "a") + key_step("b")), "CorruptError", "whose path is"),
         "key-twice": (framed(part(0, 2, key_step("a")), part(1, 2, key_step("a"))), "CorruptError", "stored twice"),

@@ -285,8 +285,8 @@ def _digest(value: Value) -> str:
 def _pieces(value: Value) -> Iterator[Any]:
     """The value as the native frame has it, without its name and metadata; never one big join."""
     # The unit of times is a part of them.
-    meta = {key: text for key, text in value.meta.items() if key == "numpy.dtype" and "64[" in text}
-    yield from formats.get("tb").encode(Document([Leaf(amended(value, None, meta))]), frozenset(), {})
+    origin = {key: text for key, text in value.origin.items() if key == "numpy.dtype" and "64[" in text}
+    yield from formats.get("tb").encode(Document([Leaf(amended(value, None, {}, origin))]), frozenset(), {})
 
 
 def _compare(found: Soundness, sums: list[dict[str, Any]], digests: list[dict[str, Any]]) -> None:
