@@ -30,6 +30,10 @@ def check(leaves: list[Leaf], rows: int | None) -> None:
         if masks:
             raise InvalidValueError(f"{masks[0].name!r} is a mask outside a table")
         return
+    if len({leaf.path for leaf in leaves}) < len(leaves):
+        paths = [leaf.path for leaf in leaves]
+        twice = next(leaf for number, leaf in enumerate(leaves) if leaf.path in paths[:number])
+        raise InvalidValueError(f"{twice.name!r} is stored twice")
     columns = [leaf for leaf in leaves if not is_mask(leaf)]
     for leaf in columns:
         shape = leaf.header.shape
