@@ -15,6 +15,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire import reference
 from tensorbytes.formats import _extension
 from tests.support import ROOT
+from tests.support.golden import write
 
 SPEC = ROOT / "spec"
 
@@ -128,6 +129,30 @@ def test_generated_code_reads_everything(tmp_path, generated):
     assert np.frombuffer(splits.tensor_content, "<i8").tolist() == [0, 1, 3]
     assert np.frombuffer(values.tensor_content, "<i4").tolist() == [0, 1, 2]
     assert [(message.part, message.parts) for message in messages] == [(i, 7) for i in range(7)]
+
+
+def test_generated_code_reads_directories_aliases_and_tables(tmp_path, generated):
+    x = tb.Tensor("float32", (3,), bytes(12), None, {"k": "mine"}, {"k": "ours"})
+    tb.save({"a": x, "ü": x, "text": np.array(["a", "bc"], object)}, tmp_path / "x.tb", origin={"o": "p"})
+    records = payloads(tmp_path / "x.tb")
+    first, alias, _ = (generated.Tensor.FromString(record) for record in records)
+    assert (dict(first.meta), dict(first.origin), dict(first.document_origin)) == (
+        {"k": "mine"}, {"k": "ours"}, {"o": "p"}
+    )  # fmt: skip
+    assert (alias.layout, alias.HasField("alias"), alias.alias, list(alias.string_val)) == ("alias", True, 0, [b"a"])
+    told = first.directory
+    assert (told.names, list(told.lengths)) == ("aütext".encode(), [1, 2, 4])
+    assert (list(told.dtypes), list(told.kinds)) == ([1, 1, 7], [16, 16 + 4, 1])
+    assert (list(told.ranks), list(told.dims), list(told.nbytes)) == ([1, 1, 1], [3, 3, 2], [3])
+    assert list(told.sizes32) == [len(record) for record in records[1:]]
+    # Whoever writes it in another way tells the same.
+    first.directory.CopyFrom(generated.Directory.FromString(told.SerializeToString()))
+    again = reference.frames([[first.SerializeToString()], *([record] for record in records[1:])])
+    assert tb.equal(tb.loads(again), tb.load(tmp_path / "x.tb"))
+    (tmp_path / "t.tb").write_bytes(write("table"))
+    group = [generated.Tensor.FromString(record) for record in payloads(tmp_path / "t.tb")]
+    assert [message.rows for message in group if message.HasField("rows")] == [3]
+    assert [step.WhichOneof("step") for step in group[2].path] == ["key", "mask"]
 
 
 def test_we_read_what_generated_code_writes_in_its_own_order(tmp_path, generated):
