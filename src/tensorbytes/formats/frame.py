@@ -107,7 +107,9 @@ class Frame(Format):
         dequantize = options.get("dequantize", True)
         if lazy:
             return _decode_lazily(data, limits, dequantize)
-        return assemble(read_records(data, Budget(limits, len(data)), False, dequantize), limits, len(data))
+        # A directory tells what values are, not what they are stored as.
+        found = read_records(data, Budget(limits, len(data)), False, dequantize)
+        return assemble(found, limits, len(data), directories=dequantize)
 
 
 def records(
@@ -447,7 +449,7 @@ def assemble(
 
 def _decode_lazily(data: memoryview, limits: Limits, dequantize: bool) -> Iterator[Document]:
     """The documents of a file. One with a directory is listed by it; else all records are looked at."""
-    budget, assembler, held = Budget(limits, len(data)), Assembler(), Budget(limits, len(data))
+    budget, assembler, held = Budget(limits, len(data)), Assembler(directories=dequantize), Budget(limits, len(data))
     at = last = count = 0
     while at < len(data):
         # The first record of a stretch is looked at alone: it may tell all about the others.
