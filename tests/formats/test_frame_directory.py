@@ -20,7 +20,7 @@ from tests.support import CORPUS
 from tests.support.golden import OBJECTS, STORED, TABLES, write
 from tests.support.make_reject_corpus import REJECT
 from tests.support.streams import Onwards
-from tests.support.wire_bytes import framed, records
+from tests.support.wire_bytes import INT64, STRING, field, framed, key_step, number, place, records, tensor
 
 SEVERAL = {
     "numbers": {f"layer{n}/w": np.arange(n, dtype=np.float32) for n in range(40)},
@@ -344,3 +344,49 @@ def test_the_golden_files_have_one_where_they_should(name):
     assert raw == write(name)
     documents = decoded(raw, lazy=False)
     assert (found_in(raw) is not None) == (len(documents[0].leaves) > 1 and not documents[0].item)
+
+
+def test_a_long_chain_of_aliases_is_refused_at_its_first_link():
+    count = 5000
+    first = tensor(INT64, (), key_step("k0"), place(0, count), field(4, bytes(8)))
+    links = [
+        tensor(
+            STRING, (), key_step(f"k{n}"), place(n, count), field(1007, "alias"), number(1017, n - 1),
+            field(8, f"k{n - 1}"),
+        )
+        for n in range(1, count)
+    ]  # fmt: skip
+    names = [f"k{n}" for n in range(count)]
+    for kinds in (bytes(count), b"\0" + b"\4" * (count - 1)):
+        columns = [
+            field(1, "".join(names)),
+            field(2, bytes(map(len, names))),
+            field(3, bytes([INT64]) * count),
+            field(4, kinds),
+            field(5, bytes(count)),
+            field(8, struct.pack(f"<{count - 1}I", *map(len, links))),
+        ]
+        raw = framed(first + field(1500, b"".join(columns)), *links)
+        (document,) = decoded(raw)
+        with pytest.raises(tb.CorruptError, match="alias"):
+            document.leaves[-1].whole  # noqa: B018
+        with pytest.raises(tb.CorruptError, match="itself an alias"):
+            tb.loads(raw)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}], ids=str)
+def test_of_values_that_were_not_read_yet(options, tmp_path):
+    obj = {
+        "text": np.array(["a", "bc"] * 900, object),
+        "n": 1 << 90,
+        "x": np.arange(3000),
+        "r": OBJECTS["ragged"][0][0],
+    }
+    tb.save(obj, tmp_path / "x.npz", compression="deflate")
+    tb.convert(tmp_path / "x.npz", tmp_path / "x.tb", **options)
+    raw = (tmp_path / "x.tb").read_bytes()
+    assert found_in(raw) is not None
+    same(tb.loads(raw), obj)
+    with tb.open(tmp_path / "x.tb") as file:
+        same(file[0], obj)
+        assert file.verify() == 1

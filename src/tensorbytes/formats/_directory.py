@@ -127,9 +127,10 @@ def _grown(leaf: Leaf) -> int:
     value = leaf.value
     if type(value) is Tensor:
         return value.nbytes
-    shape = leaf.header.shape
-    count = math.prod(size for size in shape if size is not None)
-    return 2 * value.nbytes + 16 * count
+    kind, _, shape, nbytes = leaf.header
+    if nbytes is None and kind != "tensor":  # it is known when it is read, which is too late
+        return _NARROW
+    return 2 * value.nbytes + 16 * math.prod(size for size in shape if size is not None)
 
 
 # ---- reading ----------------------------------------------------------------

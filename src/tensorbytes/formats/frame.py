@@ -95,11 +95,14 @@ class Frame(Format):
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
     ) -> None:
         storing = Storing.of(options)
-        directory = _Directory(document, storing)
-        if not storing.changes or not directory.field or not storage.is_rewritable(target):
+        if not storing.changes or document.item or len(document.leaves) == 1 or not storage.is_rewritable(target):
             super().write(document, target, allow, options, sync)
             return
         storing.check_names(document)
+        directory = _Directory(document, storing)
+        if not directory.field:
+            super().write(document, target, allow, options, sync)
+            return
         made = (piece for payload in directory.payloads() for piece in _framed([payload]))
         storage.write(target, made, sync=sync, finish=directory.fill_in)
 
@@ -164,9 +167,10 @@ def whole(document: Document, storing: Storing = AS_IS) -> list[list[Any]]:
     """The payloads of all records of an object that is saved whole, with a directory if there are several."""
     if len(document.leaves) == 1:
         return list(records(document, 0, storing))
-    leaves = document.leaves if storing.changes else read_all(document.leaves)
-    if leaves is not document.leaves:
-        document = document._replace(leaves=leaves)
+    if not storing.changes:
+        leaves = read_all(document.leaves)
+        if leaves is not document.leaves:
+            document = document._replace(leaves=leaves)
     directory = _Directory(document, storing)
     payloads = list(directory.payloads())
     if directory.field:
@@ -178,8 +182,11 @@ class _Directory:
     """The directory of an object whose records are made one after another: filled in when they are."""
 
     def __init__(self, document: Document, storing: Storing) -> None:
-        self._document, self._storing = document, storing
         leaves = document.leaves
+        if storing.changes and any(leaf.kind for leaf in leaves):  # Python's own values: small, and stored as they are
+            leaves = [leaf._replace(value=leaf.whole) if leaf.kind else leaf for leaf in leaves]
+            document = document._replace(leaves=leaves)
+        self._document, self._storing = document, storing
         self.field, self._columns, self._wide = b"", b"", False
         self.aliases = aliases_of(leaves, storing)
         if not document.item and _directory.suits(leaves):  # items of a stream are written object by object
@@ -502,8 +509,16 @@ class _Listing:
             raise CorruptError(
                 f"{_WORDS[CUT_PAYLOAD]}: the directory of the object tells of {self.end} bytes", at=len(data)
             )
+        self._check_rows(first.directory.field.at)
         self._leaves = {0: self._proved(first, 0)}
-        self._aliases: dict[int, int] = {}
+
+    def _check_rows(self, at: int) -> None:
+        """Of a table, what headers tell; masks are lists of bools, whose length is checked when all is read."""
+        rows = self._place.rows
+        for name, header in zip(self._directory.names, self._directory.headers, strict=True):
+            if rows is None or header.shape[:1] == (rows,) or (header.dtype, len(header.shape)) == ("bool", 1):
+                continue
+            raise CorruptError(f"the column {name!r} of shape {list(header.shape)} in a table of {rows} rows", at=at)
 
     def document(self) -> Document:
         listed = (Listed.of(self._directory, part, partial(self._leaf, part)) for part in range(1, self._place.parts))
@@ -528,13 +543,16 @@ class _Listing:
         return self._proved(record, part)
 
     def _proved(self, record: Record, part: int) -> Leaf:
-        leaf = record.leaf
-        if record.alias is not None:
-            target = self._leaf(record.alias.part)
-            chained = bool(self._directory.flags[record.alias.part] & _directory.ALIAS)
-            check_alias(target, record.alias, chained, leaf.at)
+        leaf, alias, flags = record.leaf, record.alias, self._directory.flags
+        wrong = ""
+        if bool(flags[part] & _directory.ALIAS) != (alias is not None):  # known before a chain of them is followed
+            wrong = f"the directory of the object says {alias is None} of the alias of part {part}"
+        elif alias is not None:
+            chained = bool(flags[alias.part] & _directory.ALIAS)
+            target = leaf if chained else self._leaf(alias.part)
+            check_alias(target, alias, chained, leaf.at)
             leaf = shared(leaf, target)
-        wrong = _directory.fault(self._directory, part, leaf, record.alias is not None)
+        wrong = wrong or _directory.fault(self._directory, part, leaf, alias is not None)
         if wrong:
             raise CorruptError(wrong, at=leaf.at)
         return leaf
