@@ -139,6 +139,8 @@ public class ReadTensors {
         List<String> shape = new ArrayList<>(), path = new ArrayList<>();
         List<Field> strings = new ArrayList<>();
         Map<String, String> meta = new LinkedHashMap<>(), document = new LinkedHashMap<>();
+        Map<String, String> origin = new LinkedHashMap<>(), documentOrigin = new LinkedHashMap<>();
+        Long alias = null;
         Map<String, String> out = new LinkedHashMap<>();
         Map<Integer, String> texts = new LinkedHashMap<>();
         ByteBuffer content = ByteBuffer.allocate(0);
@@ -160,6 +162,10 @@ public class ReadTensors {
                 case 1005 -> out.put("item", "" + field.asNumber());
                 case 1009 -> addEntry(document, field);
                 case 1010, 1011 -> { } // padding and a checksum that the record's own covers
+                case 1014 -> addEntry(origin, field);
+                case 1015 -> addEntry(documentOrigin, field);
+                case 1016 -> out.put("rows", "" + field.asNumber());
+                case 1017 -> alias = field.asNumber();
                 default -> {
                     if (number > 4 && number < 19) {
                         throw new Corrupt("values in field " + number + ", which this example does not read");
@@ -170,6 +176,12 @@ public class ReadTensors {
         }
         out.put("shape", list(shape));
         out.put("meta", map(meta));
+        out.put("origin", map(origin));
+        out.put("document_origin", map(documentOrigin));
+        if ("alias".equals(texts.get(1007)) != (alias != null) || (alias != null && (alias < 0 || alias >= part))) {
+            throw new Corrupt("an alias must name a part that comes before it");
+        }
+        if (alias != null) out.put("alias", "" + alias);
         out.put("path", list(path));
         out.put("part", "" + part);
         out.put("parts", "" + parts);
@@ -212,6 +224,7 @@ public class ReadTensors {
                 case 3: return "{\"list\":" + inside.asNumber() + "}";
                 case 4: return "{\"tuple\":" + inside.asNumber() + "}";
                 case 5: return "\"named\""; // the key is the tensor's name
+                case 6: return "{\"mask\":" + inside.asNumber() + "}"; // of a table's column
                 default: break;
             }
         }
@@ -232,11 +245,12 @@ public class ReadTensors {
                 throw new Corrupt(count + " strings expected, got " + strings.size());
             }
             for (Field item : strings) {
-                if (layout != null) values.add(tensor(item.asBytes(), true).json());
+                if ("alias".equals(layout)) values.add(quote(item.asText()));
+                else if (layout != null) values.add(tensor(item.asBytes(), true).json());
                 else values.add(quote(text ? item.asText() : base64(item.asBytes())));
             }
             out.put("dtype", quote(layout == null ? "string" : layout));
-            out.put(layout == null ? "values" : "pieces", list(values));
+            out.put(layout == null || layout.equals("alias") ? "values" : "pieces", list(values));
             return;
         }
         if (code == 0 || !strings.isEmpty() || layout != null) {

@@ -101,11 +101,12 @@ function shapeOf(data) {
 }
 
 function stepOf(data) { // one step of a tensor's path in a structure
-  for (const { number, value } of fields(data, { 1: 2, 2: 0, 3: 0, 4: 0, 5: 0 })) {
+  for (const { number, value } of fields(data, { 1: 2, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0 })) {
     if (number === 1) return { key: utf8.decode(value) };
     if (number === 2) return { number: String((value >> 1n) ^ -(value & 1n)) };
     if (number === 3 || number === 4) return { [number === 3 ? "list" : "tuple"]: Number(value) };
     if (number === 5) return "named"; // the key is the tensor's name
+    if (number === 6) return { mask: Number(value) }; // of a table's column
   }
   throw new Error("a path step without a kind");
 }
@@ -113,14 +114,15 @@ function stepOf(data) { // one step of a tensor's path in a structure
 // ---- one message ------------------------------------------------------------
 
 const WIRES = { 1: 0, 2: 2, 4: 2, 8: 2, 1000: 2, 1001: 2, 1002: 2, 1003: 0, 1004: 0, 1005: 0, 1006: 2, 1007: 2,
-  1008: 2, 1009: 2, 1010: 2, 1011: 5 };
+  1008: 2, 1009: 2, 1010: 2, 1011: 5, 1014: 2, 1015: 2, 1016: 0, 1017: 0 };
 
 export function tensor(data, inner = false) {
-  const found = { name: undefined, dtype: undefined, shape: [], meta: {}, path: [], part: 0, parts: 1, document: {} };
+  const found = { name: undefined, dtype: undefined, shape: [], meta: {}, origin: {}, path: [], part: 0, parts: 1,
+    document: {}, document_origin: {} };
   let code = 0, content = new Uint8Array(0);
   const strings = [];
   for (const { number, value } of fields(data, WIRES)) {
-    if (number > 1011 && number < 1500) throw new Error(`field ${number} is of a later version`);
+    if (number > 1011 && number < 1500 && !(number in WIRES)) throw new Error(`field ${number} is of a later version`);
     if (inner && number >= 1000 && number < 1500 && number !== 1008 && number !== 1010)
       throw new Error(`field ${number} in a part of a ragged or sparse value`);
     if (number === 1) code = Number(value);
@@ -138,7 +140,13 @@ export function tensor(data, inner = false) {
     else if (number === 1007) found.layout = utf8.decode(value);
     else if (number === 1008) found.encoding = utf8.decode(value);
     else if (number === 1009) addEntry(found.document, value);
+    else if (number === 1014) addEntry(found.origin, value);
+    else if (number === 1015) addEntry(found.document_origin, value);
+    else if (number === 1016) found.rows = Number(value);
+    else if (number === 1017) found.alias = Number(value);
   }
+  if ((found.layout === "alias") !== (found.alias !== undefined) || found.alias >= found.part)
+    throw new Error("an alias must name a part that comes before it");
   return Object.assign(found, valuesOf(code, found, content, strings));
 }
 
@@ -146,6 +154,7 @@ function valuesOf(code, { shape, layout, encoding }, content, strings) {
   const count = shape.reduce((a, b) => a * b, 1);
   if (code === 7) {
     if (strings.length !== count || content.length) throw new Error(`${count} strings expected, got ${strings.length}`);
+    if (layout === "alias") return { dtype: layout, values: strings.map((raw) => utf8.decode(raw)) };
     if (layout !== undefined) return { dtype: layout, pieces: strings.map((raw) => tensor(raw, true)) };
     const text = (raw) => (encoding ? utf8.decode(raw) : Buffer.from(raw).toString("base64"));
     return { dtype: "string", values: strings.map(text) };

@@ -14,9 +14,9 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._storing import Storing
-from tensorbytes.reader import Entry, Reader, StreamReader, keep, naming
-from tensorbytes.tensor import Value, amended, identical, with_meta
-from tensorbytes.tree import Document, Leaf, flatten, unflatten
+from tensorbytes.reader import Entry, Reader, StreamReader, build, keep, naming
+from tensorbytes.tensor import Value, amended, identical, with_meta, with_origin
+from tensorbytes.tree import Document, Leaf, flatten
 from tensorbytes.typing import Buffer, bytes_view, pinned
 from tensorbytes.writer import Writer
 
@@ -29,13 +29,16 @@ def dumps(
     *,
     name: str | None = None,
     meta: Mapping[str, str] | None = None,
+    origin: Mapping[str, str] | None = None,
     allow: Iterable[str] = (),
     **options: Any,
 ) -> bytes:
     """Turn a tensor, or a structure of tensors and plain values, into bytes.
 
     `obj` may come from NumPy, PyTorch, TensorFlow, JAX or SciPy, in any memory layout.
-    What the format can't hold raises LossError, unless `allow` names it.
+    What the format can't hold raises LossError, unless `allow` names it. `meta` is yours, and
+    comes back as it is; `origin` is what another file noted itself of how it was held, as
+    `open(path).origin` gives it.
 
     `options` are the format's own; save takes the same:
 
@@ -52,11 +55,11 @@ def dumps(
     array([[0, 1, 2],
            [3, 4, 5]])
     """
-    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and not options:
+    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and origin is None and not options:
         data = shortcut.dump(obj)
         if data is not None:
             return data
-    chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
+    chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
     return chosen.dumps(document, allowed, options)
 
 
@@ -66,6 +69,7 @@ def buffers(
     *,
     name: str | None = None,
     meta: Mapping[str, str] | None = None,
+    origin: Mapping[str, str] | None = None,
     allow: Iterable[str] = (),
     **options: Any,
 ) -> list[Buffer]:
@@ -73,8 +77,8 @@ def buffers(
 
     The pieces are views: change the tensors only after they have been sent.
     """
-    chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
-    return list(chosen.encode(document, allowed, options))
+    chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
+    return chosen.pieces(document, allowed, options)
 
 
 def save(
@@ -84,6 +88,7 @@ def save(
     *,
     name: str | None = None,
     meta: Mapping[str, str] | None = None,
+    origin: Mapping[str, str] | None = None,
     allow: Iterable[str] = (),
     sync: bool = True,
     **options: Any,
@@ -100,12 +105,12 @@ def save(
     """
     storage.check_target(target, "write")
     format = format or _by_suffix(target)
-    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and not options:
+    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and origin is None and not options:
         data = shortcut.dump(obj) if obj.nbytes <= _SMALL else None
         if data is not None:
             storage.write(target, [data], sync=sync)
             return
-    chosen, document, allowed = _prepare(obj, format, name, meta, allow, options)
+    chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
     chosen.write(document, target, allowed, options, sync)
 
 
@@ -131,27 +136,40 @@ def _by_suffix(target: Any) -> str:
 
 
 def _prepare(
-    obj: Any, format: str, name: str | None, meta: Mapping[str, str] | None, allow: Iterable[str], options: Options
+    obj: Any,
+    format: str,
+    name: str | None,
+    meta: Mapping[str, str] | None,
+    origin: Mapping[str, str] | None,
+    allow: Iterable[str],
+    options: Options,
 ) -> tuple[Format, Document, frozenset[str]]:
     chosen = formats.get(format)
     if not chosen.writes:
         raise UsageError(f"format {format!r} is read-only", hints=[Hint("format", "tb", "or another one", of="save")])
     formats.check_options(chosen, options, chosen.write_options)
     allowed = frozenset([allow] if isinstance(allow, str) else allow)
-    return chosen, to_document(obj, name=name, meta=meta), allowed
+    return chosen, to_document(obj, name=name, meta=meta, origin=origin), allowed
 
 
-def to_document(obj: Any, *, name: str | None = None, meta: Mapping[str, str] | None = None) -> Document:
+def to_document(
+    obj: Any,
+    *,
+    name: str | None = None,
+    meta: Mapping[str, str] | None = None,
+    origin: Mapping[str, str] | None = None,
+) -> Document:
     """The neutral form of any object."""
-    if meta is not None:
-        _check_meta(meta)
+    for given in (meta, origin):
+        if given is not None:
+            _check_meta(given)
     leaves = flatten(obj, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
-        return Document([Leaf(with_meta(leaf.whole, name, meta), kind=leaf.kind)])
+        return Document([Leaf(with_origin(with_meta(leaf.whole, name, meta), origin or {}), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
-    return Document([_under_its_key(leaf) for leaf in leaves], dict(meta or {}))
+    return Document(_under_their_keys(leaves), dict(meta or {}), origin=dict(origin or {}))
 
 
 def _check_meta(meta: Any) -> None:
@@ -168,13 +186,20 @@ def _check_meta(meta: Any) -> None:
             )
 
 
-def _under_its_key(leaf: Leaf) -> Leaf:
-    """In a structure the key is the name; a name of the tensor's own moves to its metadata."""
-    value = leaf.whole
-    if value.name is None:
-        return leaf
-    own = {} if value.name == leaf.name else {"name": value.name}
-    return leaf._replace(value=amended(value, None, {**own, **value.meta}))
+def _under_their_keys(leaves: list[Leaf]) -> list[Leaf]:
+    """In a structure the key is the name; a name of the tensor's own is noted as its origin."""
+    if all(leaf.value.name is None for leaf in leaves):
+        return leaves
+    keys: dict[int, set[str | None]] = {}  # of each value
+    for leaf in leaves:
+        keys.setdefault(id(leaf.value), set()).add(leaf.name)
+    made: dict[int, Value] = {}
+    for leaf in leaves:
+        value, shared = leaf.whole, id(leaf.value)
+        if value.name is not None and shared not in made:
+            own = {} if keys[shared] == {value.name} else {"name": value.name}
+            made[shared] = amended(value, None, value.meta, {**own, **value.origin})
+    return [leaf._replace(value=made.get(id(leaf.value), leaf.value)) for leaf in leaves]
 
 
 def loads(
@@ -236,7 +261,7 @@ def _result(documents: Iterable[Document], budget: Budget, to: str, device: str 
         found = keep(documents, budget)
         if not found:
             raise CorruptError("it holds no tensors", at=0)
-        objects = [unflatten(document.leaves, convert) for document in found]
+        objects = [build(document, convert) for document in found]
     # One object comes back as itself; a stream is a list, also when it has one item.
     return objects[0] if len(objects) == 1 and not found[0].item else objects
 

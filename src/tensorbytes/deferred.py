@@ -30,10 +30,11 @@ class Deferred:
     part: Callable[[Any], Tensor | Strings] | None = field(default=None, repr=False)
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     def load(self) -> Value:
         """The value itself, under the name and with the metadata given here."""
-        return amended(self.fetch(), self.name, self.meta)
+        return amended(self.fetch(), self.name, self.meta, self.origin)
 
 
 def whole(value: Value | Deferred) -> Value:

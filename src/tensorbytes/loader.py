@@ -36,7 +36,7 @@ def documents(file: io.FileIO, size: int, limits: Limits) -> Iterator[Document]:
     return frame.assemble(_records(file, size, limits), limits, size)
 
 
-def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int]]:
+def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int, int]]:
     budget = Budget(limits, size)
     total = 0
     work = map_in_order(partial(_read, file, limits), segments(file.fileno(), size), 2, ahead=MANY)
@@ -47,7 +47,7 @@ def _records(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Recor
                 raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
             for first, last in spans:
                 record = at_offset(data, first, last, start, budget)
-                yield record, start + first
+                yield record, start + first, start + last
 
 
 def at_offset(data: memoryview, start: int, end: int, base: int, budget: Budget) -> Record:

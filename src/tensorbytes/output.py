@@ -290,7 +290,7 @@ if hasattr(os, "register_at_fork"):
 
 
 # The methods of writers that do their work under its lock.
-_LOCKING = frozenset({"write", "write_batch", "write_raw", "_show", "close", "abort"})
+_LOCKING = frozenset({"write", "write_document", "write_batch", "write_raw", "_show", "close", "abort"})
 
 
 @contextlib.contextmanager

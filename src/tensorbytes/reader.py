@@ -33,7 +33,7 @@ from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.notebook import Displayed
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tfrecord import HEADER_BYTES
-from tensorbytes.tree import Document, Leaf, Stored, restore, unflatten
+from tensorbytes.tree import Document, Leaf, Stored, read_all, restore, unflatten
 
 
 class Entry(Displayed):
@@ -57,40 +57,38 @@ class Entry(Displayed):
     @property
     def nbytes(self) -> int:
         """The bytes it takes in memory."""
-        return self._leaf.value.nbytes
+        return self._leaf.header.nbytes or 0
 
     @property
     def meta(self) -> Mapping[str, str]:
-        return self._leaf.value.meta
+        with naming(self._path, self._mapped):
+            return self._leaf.meta
+
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """What was noted when it was written of how it was held: its framework, device, class."""
+        with naming(self._path, self._mapped):
+            return self._leaf.value.origin
 
     @property
     def stored(self) -> Stored | None:
         """How it is compressed and quantized; None if it is stored as its own bytes."""
-        return self._leaf.stored
+        with naming(self._path, self._mapped):
+            return self._leaf.stored
 
     @property
     def kind(self) -> str:
         """tensor, strings, ragged or sparse"""
-        value = self._leaf.value
-        return value.kind if isinstance(value, Deferred) else type(value).__name__.lower()
+        return self._leaf.header.kind
 
     @property
     def dtype(self) -> str:
-        value = self._leaf.value
-        if isinstance(value, Deferred):
-            return value.dtype
-        held = value.values if isinstance(value, Ragged | Sparse) else value
-        return held.dtype if isinstance(held, Tensor) else "string"
+        return self._leaf.header.dtype
 
     @property
     def shape(self) -> tuple[int | None, ...]:
         """The shape; None stands for the ragged axes."""
-        value = self._leaf.value
-        if isinstance(value, Ragged):
-            if value.shapes is not None:
-                return (len(value), *[None] * value.shapes.shape[1])
-            return (len(value), *[None] * len(value.splits), *value.values.shape[1:])
-        return value.shape
+        return self._leaf.header.shape
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f"{self.name!r}, "
@@ -176,6 +174,15 @@ class naming:
             error.path = self.path
 
 
+def build(document: Document, convert: Callable[[Value], Any]) -> Any:
+    """The object of a document. Of a table, the masks of columns that were not read yet are checked now."""
+    leaves = document.leaves
+    if document.rows is not None:
+        leaves = read_all(leaves)
+        frame.check_table(leaves, document.rows, leaves[0].at)
+    return unflatten(leaves, convert)
+
+
 def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
     """All documents of a file at once: a stream may have very many, of very little."""
     found: list[Document] = []
@@ -254,6 +261,15 @@ class Reader(Displayed):
         first = documents[0]
         return first.meta if first.meta or len(first.leaves) != 1 else first.leaves[0].value.meta
 
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """What was noted of how the whole was held, such as torch._metadata of a state_dict."""
+        documents = self._lazy()
+        if not documents:
+            return {}
+        first = documents[0]
+        return first.origin if first.origin or len(first.leaves) != 1 else first.leaves[0].value.origin
+
     def keys(self) -> list[str]:
         """The names of all tensors, in file order."""
         return list(self._names())
@@ -308,7 +324,7 @@ class Reader(Displayed):
             for leaf in document.leaves:
                 if leaf.check is not None:
                     leaf.check()
-            return unflatten(document.leaves, self._convert)
+            return build(document, self._convert)
 
     def entries(self) -> list[Entry]:
         """Every tensor of the file, named or not, unread."""
@@ -384,9 +400,9 @@ class StreamReader:
         path = storage.describe(self._file)
         with naming(path):
             for document in frame.assemble(self._records(), self._limits, 0):
-                yield unflatten(document.leaves, lambda v: frameworks.from_value(v, self._to, self._device))
+                yield build(document, lambda v: frameworks.from_value(v, self._to, self._device))
 
-    def _records(self) -> Iterator[tuple[_record.Record, int]]:
+    def _records(self) -> Iterator[tuple[_record.Record, int, int]]:
         at, budget = 0, Budget(self._limits)
         while True:
             header = storage.read_exactly(self._file, HEADER_BYTES)
@@ -412,7 +428,7 @@ class StreamReader:
             # Objects come one by one, so each has the limits to itself.
             if record.place.part == record.place.parts - 1:
                 budget = Budget(self._limits)
-            yield record, start
+            yield record, start, start + length
             at = start + length + 4
 
     def _refuse_other(self, head: bytes) -> None:

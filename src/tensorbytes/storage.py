@@ -18,7 +18,7 @@ from tensorbytes._wire.portions import portions
 from tensorbytes.errors import CorruptError, Hint, LimitError, MissingDependencyError, UsageError
 from tensorbytes.io import workers
 from tensorbytes.io.holding import Hold
-from tensorbytes.io.publish import replacing
+from tensorbytes.io.publish import is_special, replacing
 from tensorbytes.typing import Buffer, bytes_view, pinned
 
 Target: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
@@ -164,15 +164,31 @@ def tell(size: int) -> None:
 
 
 def write(
-    target: Target, pieces: Iterable[Buffer], *, sync: bool = True, follow: bool = True, hold: Hold | None = None
+    target: Target,
+    pieces: Iterable[Buffer],
+    *,
+    sync: bool = True,
+    follow: bool = True,
+    hold: Hold | None = None,
+    finish: Callable[[Any], None] | None = None,
 ) -> None:
-    """Write the pieces to a target; a local path is replaced atomically, see publish.replacing."""
+    """Write the pieces to a target; a local path is replaced atomically, see publish.replacing.
+
+    `finish` may write into the file once more before it becomes visible: see is_rewritable.
+    """
     check_target(target, "write")
     with writing(target, sync=sync, follow=follow, hold=hold) as file:
         if sync and is_local(target) and hasattr(os, "fdatasync") and os.path.isfile(file.name):
             _write_flushing(file, pieces)
         else:
             write_pieces(file, pieces)
+        if finish is not None:
+            finish(file)
+
+
+def is_rewritable(target: Any) -> bool:
+    """Whether what was written of a target can be changed before it becomes visible."""
+    return is_local(target) and not is_special(os.fspath(target))
 
 
 def _write_flushing(file: io.FileIO, pieces: Iterable[Buffer]) -> None:

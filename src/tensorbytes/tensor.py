@@ -7,8 +7,10 @@
 | Ragged  | values, one or more row splits (outermost first), or a shape for each row |
 | Sparse  | a layout, its index parts and values, the dense shape                     |
 
-Each carries a name and metadata (strings to strings), is validated once, when it is
-built, and is never changed afterwards.
+Each carries a name and two maps of strings to strings: `meta`, the metadata that users
+give it, and `origin`, what we note ourselves of how it was held: its framework, device,
+class, NumPy's word for its dtype. It is validated once, when it is built, and is never
+changed afterwards.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Tensor(Displayed):
     data: Buffer = field(repr=False)
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         row = dtypes.get(self.dtype)
@@ -97,6 +100,7 @@ class Strings(Displayed):
     encoding: str = "bytes"
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _check_shape(self.shape)
@@ -161,6 +165,7 @@ class Ragged(Displayed):
     shapes: Array | None = field(default=None, repr=False)
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _require(len(self.splits) > 0, "a ragged value needs at least one level of row splits")
@@ -246,6 +251,7 @@ class Sparse(Displayed):
     values: Tensor | Strings
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _require(self.layout in LAYOUTS, f"layout {self.layout!r} must be one of {', '.join(LAYOUTS)}")
@@ -290,13 +296,23 @@ def with_meta(value: V, name: str | None = None, meta: Mapping[str, str] | None 
     return amended(value, value.name if name is None else name, {**value.meta, **(meta or {})})
 
 
-def amended(value: V, name: str | None, meta: Mapping[str, str]) -> V:
-    """The same value with exactly this name and metadata. What was validated once is not again."""
+def with_origin(value: V, origin: Mapping[str, str]) -> V:
+    """The same value, with more said of how it was held."""
+    return amended(value, value.name, value.meta, {**value.origin, **origin}) if origin else value
+
+
+def amended(value: V, name: str | None, meta: Mapping[str, str], origin: Mapping[str, str] | None = None) -> V:
+    """The same value with exactly this name and metadata, and this origin if one is given.
+
+    What was validated once is not again.
+    """
     copy = object.__new__(type(value))
     for slot in type(value).__slots__:
         object.__setattr__(copy, slot, getattr(value, slot))
     object.__setattr__(copy, "name", name)
     object.__setattr__(copy, "meta", meta)
+    if origin is not None:
+        object.__setattr__(copy, "origin", origin)
     return copy
 
 

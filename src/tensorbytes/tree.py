@@ -6,6 +6,7 @@ A path step is a pair:
 
     ("key", "w")    the value of a string key of a dict     ("list", 0)   item 0 of a list
     ("number", 3)   the value of an integer key of a dict   ("tuple", 0)  item 0 of a tuple
+    ("mask", 0)     which rows of a table's column there are: see Document
 
 A leaf's `kind` tells what its value was when it was no tensor: "int", "float",
 "complex", "bool", "str", "bytes", "none", "numpy" (a NumPy scalar), "list[float]" (a
@@ -23,7 +24,7 @@ import numpy as np
 
 from tensorbytes.deferred import Deferred, whole
 from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
-from tensorbytes.tensor import Strings, Tensor, Value
+from tensorbytes.tensor import Sparse, Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
 Path: TypeAlias = tuple[Step, ...]
@@ -36,6 +37,30 @@ class Stored(NamedTuple):
     compression: str = ""  # the pipeline of codecs
     nbytes: int = 0  # what its content takes
     quantization: Any = None  # quantization.Quantization
+
+
+class Header(NamedTuple):
+    """What a value is, without its bytes."""
+
+    kind: str  # tensor, strings, ragged or sparse
+    dtype: str  # "string" for strings
+    shape: tuple[int | None, ...]  # None for ragged axes
+    nbytes: int | None  # in memory; None where that is known once it is read
+
+
+def header_of(value: Value | Deferred) -> Header:
+    if isinstance(value, Tensor):
+        return Header("tensor", value.dtype, value.shape, value.nbytes)
+    if isinstance(value, Deferred):
+        return Header(value.kind, value.dtype, value.shape, value.nbytes or None)
+    if isinstance(value, Strings):
+        return Header("strings", "string", value.shape, value.nbytes)
+    dtype = value.values.dtype if isinstance(value.values, Tensor) else "string"
+    if isinstance(value, Sparse):
+        return Header("sparse", dtype, value.shape, value.nbytes)
+    if value.shapes is not None:
+        return Header("ragged", dtype, (len(value), *[None] * value.shapes.shape[1]), value.nbytes)
+    return Header("ragged", dtype, (len(value), *[None] * len(value.splits), *value.values.shape[1:]), value.nbytes)
 
 
 class Leaf(NamedTuple):
@@ -58,24 +83,65 @@ class Leaf(NamedTuple):
         return path_name(self.path) if self.path else self.value.name
 
     @property
+    def header(self) -> Header:
+        """What its value is."""
+        return header_of(self.value)
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """The metadata of its value."""
+        return self.value.meta
+
+    @property
     def whole(self) -> Value:
         """The value, read if it was not."""
         return whole(self.value)
 
 
 class Document(NamedTuple):
-    """One object: its leaves in order, metadata of the whole, its number in a stream (from 1)."""
+    """One object: its leaves in order, metadata of the whole, its number in a stream (from 1).
+
+    `origin` is what we note ourselves of how the whole was held, as that of a value. Leaves whose value is the
+    identical object are aliases: formats that can store it once, and give it back as one.
+
+    With `rows`, the document is rows of a table: each leaf is a column with this many rows, or, where its path ends
+    in ("mask", level), tells which elements of the column before that step there are.
+    """
 
     leaves: list[Leaf]
     meta: Mapping[str, str] = NO_META
     item: int = 0
+    origin: Mapping[str, str] = NO_META
+    rows: int | None = None
+
+
+def read_all(leaves: list[Leaf]) -> list[Leaf]:
+    """The leaves with their values read. Those that shared one share it still."""
+    if Deferred not in {type(leaf.value) for leaf in leaves}:
+        return leaves
+    values: dict[int, Value] = {}
+    for leaf in leaves:
+        if id(leaf.value) not in values:
+            values[id(leaf.value)] = leaf.whole
+    return [leaf._replace(value=values[id(leaf.value)]) for leaf in leaves]
+
+
+def plain(document: Document) -> Document:
+    """A table as a dict of its columns, masks beside them; any other document as it is."""
+    if document.rows is None:
+        return document
+    leaves = [
+        leaf._replace(path=_beside_column(leaf.path)) if leaf.path[-1][0] == "mask" else leaf
+        for leaf in document.leaves
+    ]
+    return document._replace(leaves=leaves, rows=None)
 
 
 def path_name(path: Path) -> str | None:
     """The name under which a leaf is listed: its key, or its keys joined by slashes."""
     if len(path) == 1:
         return str(path[0][1])
-    return "/".join(str(step) for _, step in path) if path else None
+    return "/".join(f"mask{step}" if kind == "mask" else str(step) for kind, step in path) if path else None
 
 
 def _numbers(dtype: str) -> Callable[[list[Any]], Value]:
@@ -110,9 +176,19 @@ _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
 def flatten(obj: Any, to_value: Callable[[Any], Value | None]) -> list[Leaf]:
-    """The leaves of a structure; `to_value` gives None for what is no tensor."""
+    """The leaves of a structure; `to_value` gives None for what is no tensor.
+
+    A tensor that occurs several times, the very same object, is one value in all of these leaves.
+    """
     leaves: list[Leaf] = []
-    _flatten(obj, (), to_value, leaves)
+    known: dict[int, tuple[Any, Value | None]] = {}  # by identity, which is theirs as long as they are held here
+
+    def once(x: Any) -> Value | None:
+        if id(x) not in known:
+            known[id(x)] = x, to_value(x)
+        return known[id(x)][1]
+
+    _flatten(obj, (), once, leaves)
     return leaves
 
 
@@ -247,20 +323,37 @@ class _Node:
 
 
 def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
-    """The structure that `flatten` took apart."""
+    """The structure that `flatten` took apart. What several leaves share is converted once.
+
+    A mask of a table stands beside its column, under the column's last key with "/mask0" added, or "/mask1" ...
+    """
     if len(leaves) == 1 and not leaves[0].path:
         return restore(leaves[0], convert)
     if not leaves:
         raise UsageError("a structure without leaves")
     top = _Node("list")
     places: list[tuple[_Node, str | int]] = []  # of every container, outer ones first
+    made: dict[int, Any] = {}  # by the identity of values, all of which are alive here
     for leaf in leaves:
         if not leaf.path:
             raise CorruptError("a value without a place stands among the parts of a structure", at=leaf.at)
-        _insert(top, leaf, restore(leaf, convert), places)
+        if leaf.path[-1][0] == "mask":
+            leaf = leaf._replace(path=_beside_column(leaf.path))
+        if leaf.kind:
+            _insert(top, leaf, restore(leaf, convert), places)
+            continue
+        shared = id(leaf.value)
+        if shared not in made:
+            made[shared] = convert(leaf.whole)
+        _insert(top, leaf, made[shared], places)
     for node, key in reversed(places):
         node.children[key] = node.children[key].finish()
     return top.children[0]
+
+
+def _beside_column(path: Path) -> Path:
+    *above, (_, key), (_, level) = path
+    return (*above, ("key", f"{key}/mask{level}"))
 
 
 def _container(step: Step) -> str:

@@ -69,14 +69,24 @@ class Writer(Closable):
                 if data is not None:
                     self._add([data], len(data))
                     return
-            document = self._to_document(obj, name=name, meta=meta)
-            numbered = Document(document.leaves, document.meta, self._item + 1)
-            pieces = [
-                piece
-                for payload in frame.records(numbered, self._at, self._storing)
-                for piece in frame.framed(payload, frame.checksum(payload))
-            ]
-            self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))
+            self._write_document(self._to_document(obj, name=name, meta=meta))
+
+    def write_document(self, document: Document) -> None:
+        """Add an object in its neutral form: a group of rows of a table, for one."""
+        self._output.check_open()
+        check_between_calls(self, self._lock)
+        with self._lock:
+            self._output.check_open()
+            self._write_document(document)
+
+    def _write_document(self, document: Document) -> None:
+        numbered = document._replace(item=self._item + 1)
+        pieces = [
+            piece
+            for payload in frame.records(numbered, self._at, self._storing)
+            for piece in frame.framed(payload, frame.checksum(payload))
+        ]
+        self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))
 
     def _add(self, pieces: list[Any], size: int) -> None:
         if self._pending + size > _BUFFER_BYTES:
@@ -172,6 +182,6 @@ class _Objects:
         data = storage.map_file(self._path) if spans else memoryview(b"")
         assembler, end = frame.Assembler(), End(0, 0)
         for start, stop in spans:
-            if assembler.add(frame.read_record(data, start, stop, Budget(LIMITS), lazy=True), start) is not None:
+            if assembler.add(frame.read_record(data, start, stop, Budget(LIMITS), lazy=True), start, stop) is not None:
                 end, self.item = End(stop + FOOTER_BYTES, end.records + 1), assembler.item
         return end

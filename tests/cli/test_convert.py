@@ -280,7 +280,7 @@ def large(tmp_path_factory):
     """Compressing it as hard as SLOWLY does takes some seconds."""
     path = tmp_path_factory.mktemp("large") / "large.tb"
     weights = np.random.default_rng(0).normal(0, 0.02, 3 << 18).astype(np.float32)
-    tb.save({f"w{i}": weights for i in range(16)}, path, sync=False)
+    tb.save({f"w{i}": weights.copy() for i in range(16)}, path, sync=False)
     return path
 
 

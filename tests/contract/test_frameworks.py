@@ -62,14 +62,14 @@ def test_every_dtype_has_cases_in_every_framework_that_has_it():
 
 @pytest.mark.parametrize("name", [name for name in dtypes.DTYPES if name not in testing.suite("jax").NAMES])
 def test_dtypes_without_cases_in_jax_are_unknown_to_it(name):
-    value = Tensor(name, (2,), bytes(2 * dtypes.get(name).itemsize), meta={"numpy.dtype": "<M8[s]"})
+    value = Tensor(name, (2,), bytes(2 * dtypes.get(name).itemsize), origin={"numpy.dtype": "<M8[s]"})
     with testing.setting("jax"), pytest.raises(tb.UnsupportedError):
         tb.loads(tb.dumps(value), to="jax")
 
 
 @pytest.mark.parametrize("name", [name for name in dtypes.DTYPES if name not in testing.suite("scipy").NAMES])
 def test_dtypes_without_cases_in_scipy_are_unknown_to_it(name):
-    values = Tensor(name, (1,), bytes(dtypes.get(name).itemsize), meta={"numpy.dtype": "<M8[s]"})
+    values = Tensor(name, (1,), bytes(dtypes.get(name).itemsize), origin={"numpy.dtype": "<M8[s]"})
     value = Sparse("coo", (3,), (np.array([[1]]),), values)
     with pytest.raises(tb.UnsupportedError):
         tb.loads(tb.dumps(value), to="scipy")
@@ -222,7 +222,7 @@ for name in testing.suite("jax").NAMES:
         after = testing.fingerprint(made, "jax")
         assert before["dense"] == after["dense"], (name, spec)
         assert testing.fingerprint(x, "jax") == before
-        assert tb.loads(tb.dumps(x), to="tensor").meta["device"] == "cpu:0,cpu:1,cpu:2,cpu:3"
+        assert tb.loads(tb.dumps(x), to="tensor").origin["device"] == "cpu:0,cpu:1,cpu:2,cpu:3"
         if name in testing.suite("torch").NAMES:
             assert testing.fingerprint(tb.loads(tb.dumps(x), to="torch"), "torch")["dense"] == before["dense"]
 last = jax.device_put(source, jax.devices()[3])

@@ -11,6 +11,7 @@ import pytest
 
 import tensorbytes as tb
 from tests.support import ROOT
+from tests.support.golden import write
 from tests.support.wire_bytes import (
     BOOL,
     FLOAT32,
@@ -155,6 +156,31 @@ def test_one_message_and_a_stream(language, commands, tmp_path):
         assert read(commands[language], tmp_path / f"empty.{suffix}") == []
 
 
+@pytest.mark.parametrize("suffix", ["pbs", "tb"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_origins_and_aliases(language, suffix, commands, tmp_path):
+    x = tb.Tensor("int8", (2,), b"\1\2", None, {"framework": "mine"}, {"framework": "torch"})
+    path = tmp_path / f"x.{suffix}"
+    tb.save({"a": x, "ü": x, "b": np.ones(1)}, path, meta={"k": "v"}, origin={"k": "w"})
+    first, second, third = read(commands[language], path)
+    assert (first["meta"], first["origin"]) == ({"framework": "mine"}, {"framework": "torch"})
+    assert (first["document"], first["document_origin"]) == ({"k": "v"}, {"k": "w"})
+    assert (second["name"], second["layout"], second["alias"], second["values"]) == ("ü", "alias", 0, ["a"])
+    assert (third["meta"], third["origin"], third.get("alias")) == ({}, {}, None)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_tables(language, commands, tmp_path):
+    (tmp_path / "x.tb").write_bytes(write("table"))
+    found = read(commands[language], tmp_path / "x.tb")
+    assert [one.get("rows") for one in found] == [3, None, None, None, None]
+    assert found[2]["path"] == [{"key": "text"}, {"mask": 0}]
+    assert (found[2]["name"], found[2]["values"]) == ("text/mask0", [True, False, True])
+    (tmp_path / "y.tb").write_bytes(write("table-groups"))
+    groups = read(commands[language], tmp_path / "y.tb")
+    assert [(one["item"], one.get("rows")) for one in groups if not one["part"]] == [(1, 2), (2, 0), (3, 3)]
+
+
 @pytest.mark.skipif(not JAVA, reason="no java here")
 def test_java_needs_no_build(tmp_path):
     tb.save({"a": np.ones(2)}, tmp_path / "x.pbs")
@@ -186,6 +212,7 @@ def test_python_reads_what_node_writes(tmp_path):
 
 
 ONE = tensor(INT64, (1,), field(4, bytes(8)))
+ALIAS = tensor(STRING, (), field(1007, "alias"), field(8, "a"))
 SOUND = tb.dumps({"a": np.ones(3), "b": "x"}, "delimited")
 RECORDS = tb.dumps({"a": np.ones(3), "b": "x"})
 ANOTHER = RECORDS.replace(np.ones(3).tobytes(), np.full(3, 2.0).tobytes())
@@ -208,6 +235,10 @@ DAMAGED = {
     "eleven bytes": ("binpb", ONE + b"\x80" * 10 + b"\1", ""),
     "a layout in a layout": ("binpb", layout("ragged", layout("ragged", int64s(0)), int64s(1)), "field 1007 in a part"),
     "many layouts in layouts": ("binpb", None, "field 1007 in a part"),
+    "an alias of itself": ("binpb", ALIAS + place(1, 2) + number(1017, 1), "a part that comes before it"),
+    "an alias of nothing": ("binpb", ALIAS + place(1, 2), "a part that comes before it"),
+    "an alias without its layout": ("binpb", ONE + place(1, 2) + number(1017, 0), "a part that comes before it"),
+    "origins twice": ("binpb", ONE + field(1014, field(1, "k")) * 2, "stored twice"),
     "a part alone": ("binpb", ONE + place(0, 2), "the file ends after 1 of 2"),
     "no parts": ("binpb", ONE + place(0, 0), "part 0 of 0"),
     "cut in a message": ("pbs", SOUND[:-1], ""),

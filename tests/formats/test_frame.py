@@ -15,6 +15,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire import reference
 from tensorbytes.formats import _extension
 from tests.support import ROOT
+from tests.support.golden import write
 
 SPEC = ROOT / "spec"
 
@@ -46,7 +47,7 @@ TF_DENSE = [row for row in dtypes.DTYPES.values() if row.in_tensorflow and row.n
 @pytest.mark.parametrize("shape", [(), (3,), (0, 2), (40, 70)], ids=str)
 def test_tensorflow_reads_a_file(tmp_path, row, shape):
     x = np.random.default_rng(0).integers(0, 2, shape).astype(dtypes.to_numpy(row.name))
-    tb.save({"x": x, "again": x}, tmp_path / "x.tb")
+    tb.save({"x": x, "again": x.copy()}, tmp_path / "x.tb")
     for record in tf.data.TFRecordDataset(str(tmp_path / "x.tb")):
         back = tf.io.parse_tensor(record, x.dtype)  # not in .map(): TensorFlow compiles no graph with float8
         assert back.dtype == x.dtype
@@ -130,6 +131,30 @@ def test_generated_code_reads_everything(tmp_path, generated):
     assert [(message.part, message.parts) for message in messages] == [(i, 7) for i in range(7)]
 
 
+def test_generated_code_reads_directories_aliases_and_tables(tmp_path, generated):
+    x = tb.Tensor("float32", (3,), bytes(12), None, {"k": "mine"}, {"k": "ours"})
+    tb.save({"a": x, "ü": x, "text": np.array(["a", "bc"], object)}, tmp_path / "x.tb", origin={"o": "p"})
+    records = payloads(tmp_path / "x.tb")
+    first, alias, _ = (generated.Tensor.FromString(record) for record in records)
+    assert (dict(first.meta), dict(first.origin), dict(first.document_origin)) == (
+        {"k": "mine"}, {"k": "ours"}, {"o": "p"}
+    )  # fmt: skip
+    assert (alias.layout, alias.HasField("alias"), alias.alias, list(alias.string_val)) == ("alias", True, 0, [b"a"])
+    told = first.directory
+    assert (told.names, list(told.lengths)) == ("aütext".encode(), [1, 2, 4])
+    assert (list(told.dtypes), list(told.kinds)) == ([1, 1, 7], [16, 16 + 4, 1])
+    assert (list(told.ranks), list(told.dims), list(told.nbytes)) == ([1, 1, 1], [3, 3, 2], [3])
+    assert list(told.sizes32) == [len(record) for record in records[1:]]
+    # Whoever writes it in another way tells the same.
+    first.directory.CopyFrom(generated.Directory.FromString(told.SerializeToString()))
+    again = reference.frames([[first.SerializeToString()], *([record] for record in records[1:])])
+    assert tb.equal(tb.loads(again), tb.load(tmp_path / "x.tb"))
+    (tmp_path / "t.tb").write_bytes(write("table"))
+    group = [generated.Tensor.FromString(record) for record in payloads(tmp_path / "t.tb")]
+    assert [message.rows for message in group if message.HasField("rows")] == [3]
+    assert [step.WhichOneof("step") for step in group[2].path] == ["key", "mask"]
+
+
 def test_we_read_what_generated_code_writes_in_its_own_order(tmp_path, generated):
     """Serializers write fields by number, so the layout comes after the parts and padding is kept."""
     sparse = tb.Sparse(
@@ -151,7 +176,8 @@ def test_the_specification_names_every_field_and_code():
         if row.code >= 1000:
             assert re.search(rf"\| {row.code} \| {row.name} \|", text), row.name
     numbers = {int(n) for n in re.findall(r"= (10\d\d);", proto)}
-    assert numbers == set(range(1000, 1014)) == set(range(_extension.NAME, _extension.QUANTIZATION + 1))
+    assert numbers == set(range(1000, 1018)) == set(range(_extension.NAME, _extension.ALIAS + 1))
+    assert f"directory = {_extension.DIRECTORY};" in proto
 
 
 # ---- alignment --------------------------------------------------------------

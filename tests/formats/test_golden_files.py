@@ -12,7 +12,7 @@ import pytest
 import tensorbytes as tb
 from tensorbytes import errors
 from tests.support import CORPUS
-from tests.support.golden import OBJECTS, STORED, write
+from tests.support.golden import META, OBJECTS, ORIGIN, STORED, TABLES, columns, write
 from tests.support.make_reject_corpus import FOLDER, REJECT
 
 VALID = CORPUS / "valid"
@@ -80,12 +80,36 @@ def file_names(obj):
     return list(obj) if isinstance(obj, dict) else [None]
 
 
+def test_what_users_say_and_what_we_note_are_kept_apart():
+    raw = (VALID / "origin.tb").read_bytes()
+    assert write("origin") == raw
+    with tb.open(VALID / "origin.tb") as file:
+        assert (file.meta, file.origin) == (META, ORIGIN)
+        assert (file["noted"].meta, file["noted"].origin) == (META, ORIGIN)
+        assert (file["w"].meta, file["w"].origin) == ({}, {})
+    same(tb.loads(raw), {"w": np.ones(2, np.float32), "noted": np.array([1, 2], np.float32)})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_neither(name):
+    raw = (VALID / f"{name}.tb").read_bytes()
+    assert write(name) == raw
+    documents, stream = TABLES[name]
+    want = [columns(document) for document in documents]
+    same(tb.loads(raw), want if stream else want[0])
+    decoded = list(tb.formats.get("tb").decode(memoryview(raw), tb.Limits(), False, {}))
+    assert [(document.rows, document.item) for document in decoded] == [(doc.rows, doc.item) for doc in documents]
+    assert [[leaf.path for leaf in document.leaves] for document in decoded] == [
+        [leaf.path for leaf in document.leaves] for document in documents
+    ]
+
+
 def test_every_valid_file_is_checked():
-    assert {path.stem for path in VALID.iterdir()} == {*OBJECTS, *STORED}
+    assert {path.stem for path in VALID.iterdir()} == {*OBJECTS, *STORED, *TABLES, "origin"}
 
 
 if __name__ == "__main__":
     VALID.mkdir(parents=True, exist_ok=True)
-    for new in (*OBJECTS, *STORED):
+    for new in (*OBJECTS, *STORED, *TABLES, "origin"):
         if not (VALID / f"{new}.tb").exists():
             (VALID / f"{new}.tb").write_bytes(write(new))

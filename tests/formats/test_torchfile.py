@@ -140,21 +140,23 @@ def test_the_metadata_of_state_dicts_is_kept(tmp_path):
     x = {"model": torch.nn.BatchNorm1d(3).state_dict(), "other": [torch.nn.Linear(1, 1).state_dict()]}
     torch.save(x, tmp_path / "x.pt")
     with tb.open(tmp_path / "x.pt") as file:
-        found = file.meta["torch._metadata"]
+        found = file.origin["torch._metadata"]
+        assert file.meta == {}
     assert found == ('[[[["key","model"]],{"":{"version":2}}],[[["key","other"],["list",0]],{"":{"version":1}}]]')
 
 
 def test_metadata_of_the_tensors():
     x = [torch.nn.Parameter(torch.ones(1)), torch.ones(1, requires_grad=True), torch.ones(1)]
     first, second, third = tb.loads(saved(x), to="tensor")
-    assert first.meta == {"framework": "torch", "type": "Parameter", "requires_grad": "true"}
-    assert second.meta == {"framework": "torch", "requires_grad": "true"}
-    assert third.meta == {"framework": "torch"}
+    assert first.origin == {"framework": "torch", "type": "Parameter", "requires_grad": "true"}
+    assert second.origin == {"framework": "torch", "requires_grad": "true"}
+    assert third.origin == {"framework": "torch"}
+    assert first.meta == second.meta == third.meta == {}
 
 
 def test_a_device_is_kept_and_asks_for_itself():
     data = archive(whole(tensor(held=storage(location="cuda:3"))))
-    assert tb.loads(data, to="tensor").meta["device"] == "cuda:3"
+    assert tb.loads(data, to="tensor").origin["device"] == "cuda:3"
     assert tb.loads(data, to="torch").device.type == "cpu"  # as with map_location="cpu"
 
 

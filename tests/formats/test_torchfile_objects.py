@@ -204,7 +204,7 @@ def test_versions_of_modules_are_no_loss(tmp_path):
     assert np.load(tmp_path / "weight.npy").tolist() == state["weight"].tolist()
     assert tb.convert(tmp_path / "x.pt", tmp_path / "w.bin", "raw", names=["weight"]).lossless
     assert "_metadata" not in str(tb.inspect(tmp_path / "x.pt"))
-    assert "torch._metadata" in tb.inspect(tmp_path / "x.pt").as_dict()["meta"]
+    assert "torch._metadata" in tb.inspect(tmp_path / "x.pt").as_dict()["origin"]
     tb.convert(tmp_path / "x.pt", tmp_path / "y.pt")
     assert torch.load(tmp_path / "y.pt", weights_only=True)._metadata == state._metadata
 

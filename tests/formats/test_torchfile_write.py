@@ -118,42 +118,45 @@ def test_the_metadata_of_state_dicts_goes_there_and_back(tmp_path):
     x = {"model": torch.nn.BatchNorm1d(3).state_dict(), "more": [torch.nn.Linear(1, 1).state_dict()]}
     torch.save(x, tmp_path / "x.pt")
     with tb.open(tmp_path / "x.pt", to="torch") as file:
-        tb.save(file[0], tmp_path / "y.pt", meta=dict(file.meta))
+        tb.save(file[0], tmp_path / "y.pt", origin=dict(file.origin))
     got = by_torch(tmp_path / "y.pt")
     assert got["model"]._metadata == x["model"]._metadata
     assert got["more"][0]._metadata == x["more"][0]._metadata
     with tb.open(tmp_path / "x.pt") as one, tb.open(tmp_path / "y.pt") as two:
-        assert one.meta == two.meta
+        assert one.origin == two.origin
+        assert one.meta == two.meta == {}
 
 
 @pytest.mark.parametrize(
     "found", ["no JSON", "[]", "{}", "[[1]]", '[[[["key","zzz"]],{"":{"version":1}}]]', "[[[], 5]]"]
 )
-def test_metadata_that_fits_nowhere_stays_text(found, tmp_path):
-    tb.save({"a": np.ones(1)}, tmp_path / "x.pt", meta={"torch._metadata": found})
+@pytest.mark.parametrize("of", ["origin", "meta"])
+def test_metadata_that_fits_nowhere_stays_text(found, of, tmp_path):
+    tb.save({"a": np.ones(1)}, tmp_path / "x.pt", **{of: {"torch._metadata": found}})
     by_torch(tmp_path / "x.pt")
     with tb.open(tmp_path / "x.pt") as file:
-        assert file.meta == {"torch._metadata": found}
+        assert getattr(file, of) == {"torch._metadata": found}
 
 
 def test_an_empty_state_dict_keeps_its_metadata(tmp_path):
     torch.save(torch.nn.Sequential().state_dict(), tmp_path / "x.pt")
     with tb.open(tmp_path / "x.pt") as file:
-        meta = dict(file.meta)
-        tb.save(file[0], tmp_path / "y.pt", meta=meta)
+        origin = dict(file.origin)
+        tb.save(file[0], tmp_path / "y.pt", origin=origin)
     assert by_torch(tmp_path / "y.pt")._metadata == {"": {"version": 1}}
     with tb.open(tmp_path / "y.pt") as file:
-        assert file.meta == meta
+        assert file.origin == origin
+        assert file.meta == {}
 
 
 def test_a_device_goes_into_the_file():
-    x = tb.Tensor("float32", (2,), bytes(8), meta={"framework": "torch", "device": "cuda:1"})
+    x = tb.Tensor("float32", (2,), bytes(8), origin={"framework": "torch", "device": "cuda:1"})
     data = tb.dumps(x, "torchfile")
     assert b"cuda:1" in pickled(data)
-    assert tb.loads(data, to="tensor").meta == x.meta
-    other = tb.Tensor("float32", (2,), bytes(8), meta={"framework": "jax", "device": "TPU_0"})
+    assert tb.loads(data, to="tensor").origin == x.origin
+    other = tb.Tensor("float32", (2,), bytes(8), origin={"framework": "jax", "device": "TPU_0"})
     assert b"cpu" in pickled(tb.dumps(other, "torchfile"))
-    assert tb.loads(tb.dumps(other, "torchfile"), to="tensor").meta == other.meta
+    assert tb.loads(tb.dumps(other, "torchfile"), to="tensor").origin == other.origin
 
 
 def test_endless_integers_are_text_for_torch(tmp_path):
@@ -255,11 +258,11 @@ def test_bytes_are_the_same_on_each_run():
 
 def test_gradients_that_torch_would_refuse_are_notes(tmp_path):
     for dtype, kind in (("int64", ""), ("int64", "Parameter"), ("quint8", ""), ("complex32", ""), ("bool", "Buffer")):
-        meta = {"framework": "torch", "requires_grad": "true"} | ({"type": kind} if kind else {})
-        x = tb.Tensor(dtype, (2,), bytes(2 * dtypes.get(dtype).itemsize), meta=meta)
+        origin = {"framework": "torch", "requires_grad": "true"} | ({"type": kind} if kind else {})
+        x = tb.Tensor(dtype, (2,), bytes(2 * dtypes.get(dtype).itemsize), origin=origin)
         tb.save(x, tmp_path / "x.pt")
         assert not by_torch(tmp_path / "x.pt").requires_grad
-        assert tb.load(tmp_path / "x.pt", to="tensor").meta == meta
+        assert tb.load(tmp_path / "x.pt", to="tensor").origin == origin
 
 
 def test_half_a_character_is_refused():

@@ -85,7 +85,7 @@ MESSAGES = {
     "a sparse shape": layout("coo", int64s(dims=(0, 1)), int64s(), tensor(INT64, (1 << 26,))),
     "row shapes": layout("ragged-shapes", int64s(0, 0), int64s(), tensor(INT64, (1, 1 << 26))),
     "a list of integers": tensor(INT64, (1 << 26,), number(10, 7), field(1006, "list[int]")),
-    "wide text": tensor(STRING, (1,), field(8, b"a"), field(1008, "utf-8"), field(1001, WIDE)),
+    "wide text": tensor(STRING, (1,), field(8, b"a"), field(1008, "utf-8"), field(1014, WIDE)),
 }  # fmt: skip
 WAYS = ("whole", "lazy", "stream")
 CASES = {

@@ -61,7 +61,7 @@ def files(name):
     for key, text in itertools.product(KEYS[name], TEXTS):
         meta = {**(AROUND if key.startswith("torch.") else {}), key: text}
         try:
-            yield key, meta, tb.dumps(VALUES[name], meta=meta)
+            yield key, meta, tb.dumps(VALUES[name], meta=meta, origin=meta)
         except tb.TensorbytesError:
             continue
 
@@ -84,7 +84,7 @@ def test_frameworks_believe_no_metadata(name, to):
         tried += 1
         for device in (None, "original") if key == "device" else (None,):
             attempt(functools.partial(tb.loads, raw, to=to, device=device))
-            known = tb.dumps(VALUES[name], meta={"framework": to, **meta})
+            known = tb.dumps(VALUES[name], meta=meta, origin={"framework": to, **meta})
             attempt(functools.partial(tb.loads, known, to="original", device=device))
     assert tried > 50
 
@@ -102,11 +102,11 @@ def test_metadata_is_written_on_or_refused(name):
     """A file that was read is converted: its metadata reaches every writer."""
     written = [format for format in tb.formats.BUILTIN if tb.formats.get(format).writes]
     for (_, meta, _), format in itertools.product(files(name), written):
-        attempt(functools.partial(tb.dumps, VALUES[name], format, meta=meta))
+        attempt(functools.partial(tb.dumps, VALUES[name], format, meta=meta, origin=meta))
 
 
 def test_a_device_that_is_none():
-    raw = tb.dumps(np.ones(2, np.float32), meta={"device": "no such device"})
+    raw = tb.dumps(np.ones(2, np.float32), origin={"device": "no such device"})
     for to in ("torch", "tensorflow", "jax"):
         pytest.importorskip(to)
         with pytest.raises(tb.UnsupportedError, match=r"device|put"):

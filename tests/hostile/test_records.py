@@ -19,7 +19,10 @@ from tensorbytes.formats import frame
 from tests.hostile.test_damaged_padding import Pipe
 from tests.support.golden import OBJECTS, write
 from tests.support.wire_bytes import (
+    ALIAS,
+    DIRECTORY,
     DOCUMENT,
+    DOCUMENT_ORIGIN,
     ENCODING,
     HEADER_CRC,
     INT64,
@@ -28,7 +31,9 @@ from tests.support.wire_bytes import (
     LAYOUT,
     META,
     NAME,
+    ORIGIN,
     PADDING,
+    ROWS,
     STEP,
     STRING,
     entry,
@@ -76,7 +81,9 @@ def rewrite(raw):
     """The bytes of the documents that some bytes hold."""
     out = b""
     for document in frame.FORMAT.decode(memoryview(raw), LIMITS, False, {}):
-        out += b"".join(piece for payload in frame.records(document, len(out))
+        # What follows another object was not saved whole, or elsewhere.
+        payloads = frame.records(document, len(out)) if out or document.item else frame.whole(document)
+        out += b"".join(piece for payload in payloads
                         for piece in frame.framed(payload, frame.checksum(payload)))  # fmt: skip
     return out
 
@@ -133,7 +140,7 @@ KINDS = ["int", "float", "complex", "bool", "str", "bytes", "none", "numpy", "di
          "tuple[str]", "list[bool]", "list[list]", "list[", "tuple[]", "set", "object", ""]  # fmt: skip
 NUMPY_DTYPES = ["U5", "<U999999999", "S3", "|S0", "StringDType", "O", "<M8[ns]", "m8[s]", "M8",
                 "f4,f4", "<M8[as]", "U", "i8"]  # fmt: skip
-LAYOUTS = ["ragged", "ragged-shapes", "coo", "csr", "csc", "bsr", "bsc", "dia", "", "xyz"]
+LAYOUTS = ["ragged", "ragged-shapes", "coo", "csr", "csc", "bsr", "bsc", "dia", "alias", "", "xyz"]
 TENSORS = [
     int64s(), int64s(0), int64s(1), int64s(0, 1), int64s(0, 1, 2), int64s(2, 0, 1), int64s(0, 2), int64s(-1, 2),
     int64s(5, dims=()), int64s(0, 1, dims=(2, 1)), int64s(0, 0, dims=(1, 2)), int64s(dims=(0, 2)),
@@ -146,17 +153,32 @@ TENSORS = [
     tensor(INT64, (0, 1 << 62, 4)), tensor(20, (1,)), tensor(200, (1,)), b"", b"\xff",
 ]  # fmt: skip
 
+# The columns of a directory, more often right than wrong.
+DIRECTORIES = st.builds(
+    lambda *columns: b"".join(field(number, raw) for number, raw in enumerate(columns, 1)),
+    st.sampled_from([b"ab", b"a", b"aa/0", b"", b"\xff\xfe"]), st.sampled_from([b"\1\1", b"\2\0", b"\1", b"\1\x80"]),
+    st.sampled_from([b"\t\t", b"\7\t", b"\x63\t"]), st.sampled_from([b"\0\0", b"\0\4", b"\1\0", b"\x38\x40", b"\0"]),
+    st.sampled_from([b"\0\0", b"\1\0", b"\x7f\0"]), st.sampled_from([b"", b"\0", b"\1", b"\3"]),
+    st.sampled_from([b"", b"\x08"]), st.sampled_from([b"", bytes(4), b"\x1a\0\0\0", b"\xff" * 4]),
+)  # fmt: skip
+
 
 @st.composite
 def extension(draw):
-    which = draw(st.integers(0, 15))
+    which = draw(st.integers(0, 21))
     text = RAW_TEXTS
     return draw(
         [
             st.builds(lambda t: field(NAME, t), text),
             st.builds(lambda k, v: field(META, entry(k, v)), text, text),
-            st.builds(lambda v: field(META, entry("numpy.dtype", v)), st.sampled_from(NUMPY_DTYPES)),
+            st.builds(lambda v: field(ORIGIN, entry("numpy.dtype", v)), st.sampled_from(NUMPY_DTYPES)),
             st.builds(lambda v: field(META, entry("framework", v)), text),
+            st.builds(lambda k, v: field(ORIGIN, entry(k, v)), text, text),
+            st.builds(lambda v: field(ORIGIN, entry("framework", v)), text),
+            st.builds(lambda k, v: field(DOCUMENT_ORIGIN, entry(k, v)), text, text),
+            st.builds(number, st.sampled_from([ROWS, ALIAS]), NUMBERS),
+            st.builds(lambda level: number_step(6, level), st.integers(0, 3)),
+            st.builds(lambda raw: field(DIRECTORY, raw), DIRECTORIES),
             st.builds(key_step, text),
             st.builds(number_step, st.integers(2, 6), NUMBERS),
             st.builds(lambda b: field(STEP, b), st.binary(max_size=3)),
@@ -185,6 +207,9 @@ def grammatical(draw):
     return body + extra if draw(st.booleans()) else extra + body
 
 
+ALIASED = field(LAYOUT, "alias") + number(ALIAS, 0)
+
+
 @st.composite
 def structures(draw):
     """Records that claim to be the parts of one object."""
@@ -199,8 +224,12 @@ def structures(draw):
         path = b"".join(draw(st.lists(kinds, max_size=3)))
         kind = draw(st.sampled_from([b"", b"", field(KIND, "none"), field(KIND, "list"), field(KIND, "int")]))
         name = draw(st.sampled_from([b"", b"", field(NAME, "a"), field(NAME, "a/0")]))
-        body = draw(st.sampled_from([tensor(9, (), field(4, bytes(8))), tensor(10, (0,))]))
-        out.append(body + name + path + place(part, count) + kind)
+        body = draw(
+            st.sampled_from([tensor(9, (), field(4, bytes(8))), tensor(10, (0,)), tensor(STRING, (), field(8, "a"))])
+        )
+        more = draw(st.sampled_from([b"", b"", number(ROWS, 0), number(ROWS, 1), number_step(6, 0), ALIASED]))
+        told = field(DIRECTORY, draw(DIRECTORIES)) if draw(st.integers(0, 3)) == 0 else b""
+        out.append(body + name + path + place(part, count) + kind + more + told)
     return out
 
 
@@ -221,13 +250,13 @@ def test_structures_of_the_grammar(payloads):
 
 UNKNOWN_TO_NUMPY = {
     "a unit beyond 32 bits": tensor(
-        1006, (1,), field(4, bytes(8)), field(META, entry("numpy.dtype", "M8[9999999999s]"))
+        1006, (1,), field(4, bytes(8)), field(ORIGIN, entry("numpy.dtype", "M8[9999999999s]"))
     ),
-    "another family": tensor(1006, (1,), field(4, bytes(8)), field(META, entry("numpy.dtype", "m8[s]"))),
+    "another family": tensor(1006, (1,), field(4, bytes(8)), field(ORIGIN, entry("numpy.dtype", "m8[s]"))),
     "a string that would be cut": tensor(
-        STRING, (1,), field(META, entry("numpy.dtype", "U5")), field(ENCODING, "utf-8"), field(8, b"a\0")
+        STRING, (1,), field(ORIGIN, entry("numpy.dtype", "U5")), field(ENCODING, "utf-8"), field(8, b"a\0")
     ),
-    "text too wide": tensor(STRING, (0,), field(META, entry("numpy.dtype", "U999999999")), field(ENCODING, "utf-8")),
+    "text too wide": tensor(STRING, (0,), field(ORIGIN, entry("numpy.dtype", "U999999999")), field(ENCODING, "utf-8")),
 }
 
 

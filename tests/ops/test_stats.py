@@ -214,7 +214,7 @@ def test_times():
     assert "1969-12-31 to 2020-01-03" in str(found)
     spans = only(np.array([5, -3], "m8[25s]"))
     assert (spans.of, spans.min, spans.max, spans.mean) == ("timedelta64[25s]", -3, 5, 1.0)
-    lying = only(tb.Tensor("datetime64", (1,), bytes(8), meta={"numpy.dtype": "O"}))
+    lying = only(tb.Tensor("datetime64", (1,), bytes(8), origin={"numpy.dtype": "O"}))
     assert (lying.of, lying.min) == ("datetime64", 0)
 
 

@@ -5,6 +5,9 @@ import io
 import numpy as np
 
 import tensorbytes as tb
+from tensorbytes import formats
+from tensorbytes.api import to_document
+from tensorbytes.tree import Document
 
 
 def _ragged():
@@ -22,6 +25,7 @@ def _coo():
     return tb.Sparse("coo", (3, 2), (np.array([[0, 1], [2, 0]]),), values)
 
 
+SHARED = np.array([[0.5, -1.0]], np.float32)
 # name: (the objects of the file, whether they form a stream)
 OBJECTS = {
     "dense": ([np.arange(6, dtype=np.float32).reshape(2, 3)], False),
@@ -39,7 +43,30 @@ OBJECTS = {
     "stream": ([np.arange(3, dtype=np.int64), {"a": np.zeros(2, np.uint8), "b": b"xyz"}, "text"], True),
     # Over 4 KiB: with padding, and a header that has a checksum of its own.
     "aligned": ([{"x": np.arange(1030, dtype=np.float32), "y": np.arange(3, dtype=np.int8)}], False),
+    # One tensor in several places.
+    "alias": ([{"embed": SHARED, "head": SHARED, "more": [SHARED, SHARED.astype(np.int8)], "ü": SHARED}], False),
+    # Several kinds of values in a directory, names that are not ASCII, a first record with a checksum of its header.
+    "directory": (
+        [
+            {
+                "first": np.arange(1100, dtype=np.float32),
+                "ü": np.array(["a", "bc"], object),
+                "ragged": _ragged(),
+                "csr": _csr(),
+                "none": None,
+            }
+        ],
+        False,
+    ),
 }
+
+
+def _noted():
+    return tb.Tensor("float32", (2,), np.array([1, 2], "<f4").view(np.uint8), None, META, ORIGIN)
+
+
+# What users say of a tensor, and what we note ourselves under the same key.
+META, ORIGIN = {"framework": "mine", "ü": ""}, {"framework": "torch", "requires_grad": "true"}
 
 
 def _steps(count, most):
@@ -78,8 +105,70 @@ STORED = {
 }
 
 
+def _column(name, array, *steps):
+    (leaf,) = to_document(array).leaves
+    return leaf._replace(path=(("key", name), *steps))
+
+
+def _bools(*values):
+    return np.array(values, bool)
+
+
+# Groups of rows. name: (the documents, whether they form a stream)
+TABLES = {
+    "table": (
+        [
+            Document(
+                [
+                    _column("id", np.array([1, 2, 3], np.int64)),
+                    _column("text", np.array(["a", "", "c"], object)),
+                    _column("text", _bools(1, 0, 1), ("mask", 0)),
+                    _column("list", _ragged()),
+                    _column("list", _bools(1, 1, 0, 1, 1), ("mask", 1)),
+                ],
+                {"table": "demo"},
+                rows=3,
+            )
+        ],
+        False,
+    ),
+    "table-groups": (
+        [
+            Document(
+                [
+                    _column("x", np.array(rows, np.float32)),
+                    _column("at", np.array(rows, np.int32), ("key", "day")),
+                    _column("at", _bools(*(row > 0 for row in rows)), ("mask", 0)),
+                ],
+                item=item,
+                rows=len(rows),
+            )
+            for item, rows in enumerate([[1, 0], [], [2, 3, 0]], 1)
+        ],
+        True,
+    ),
+}
+
+
+def columns(document):
+    """What loading a group gives: its columns, and masks beside them."""
+    if "text" in [leaf.path[0][1] for leaf in document.leaves]:
+        id, text, text_mask, ragged, ragged_mask = (leaf.value for leaf in document.leaves)
+        return {
+            "id": id.numpy(), "text": text.numpy(), "text/mask0": text_mask.numpy(), "list": ragged,
+            "list/mask1": ragged_mask.numpy(),
+        }  # fmt: skip
+    x, day, mask = (leaf.value.numpy() for leaf in document.leaves)
+    return {"x": x, "at": {"day": day}, "at/mask0": mask}
+
+
 def write(name):
     """The file's bytes."""
+    if name == "origin":
+        return tb.dumps({"w": np.ones(2, np.float32), "noted": _noted()}, meta=META, origin=ORIGIN)
+    if name in TABLES:
+        documents, _ = TABLES[name]
+        return b"".join(formats.get("tb").dumps(document, frozenset(), {}) for document in documents)
     if name in STORED:
         obj, options = STORED[name]
         return tb.dumps(obj, **options)

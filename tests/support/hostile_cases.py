@@ -168,7 +168,7 @@ FRAMING = {
         "data": Case(framed(tensor(4, (len(DENSE),), field(4, DENSE)))[:-1] + b"\0", corrupt("record's data")),
     }),
     16: ("a newer version: a field that changes the meaning and is not known", {
-        "named": Case(framed(ONE + number(1014, 1)), corrupt("extension field 1014 is unknown to this version")),
+        "named": Case(framed(ONE + number(1018, 1)), corrupt("extension field 1018 is unknown to this version")),
     }),
     17: ("unknown fields, those that may be passed over and those that may not", {
         "critical": Case(framed(ONE + number(1499, 1)), corrupt("1499")),

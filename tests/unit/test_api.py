@@ -298,7 +298,8 @@ def test_name_and_metadata_travel():
     value = tb.loads(tb.dumps(np.ones(2), name="weights", meta={"epoch": "3", "note": "ü"}), to="tensor")
     assert (value.name, dict(value.meta)) == ("weights", {"epoch": "3", "note": "ü"})
     inside = tb.loads(tb.dumps({"key": value}), to="tensor")["key"]
-    assert inside.meta["name"] == "weights"
+    assert inside.origin["name"] == "weights"
+    assert inside.meta == {"epoch": "3", "note": "ü"}
     with pytest.raises(tb.UnsupportedError, match="must be text"):
         tb.dumps(np.ones(2), meta={"epoch": 3})
 

@@ -75,8 +75,8 @@ def test_every_dtype(name, shape):
     row = dtypes.get(name)
     size = dtypes.nbytes(row, shape)
     bits = np.random.default_rng(1).integers(0, 2 if name == "bool" else 1 << min(row.bits, 8), size, np.uint8)
-    meta = {"numpy.dtype": f"<{'M' if name[0] == 'd' else 'm'}8[s]"} if name.endswith(("time64", "delta64")) else {}
-    value = Tensor(name, shape, bits, "a", meta)
+    origin = {"numpy.dtype": f"<{'M' if name[0] == 'd' else 'm'}8[s]"} if name.endswith(("time64", "delta64")) else {}
+    value = Tensor(name, shape, bits, "a", origin=origin)
     shown = text_of(value)
     assert "can't be shown" not in shown
     assert name in shown

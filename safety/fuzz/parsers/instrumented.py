@@ -13,7 +13,7 @@ from pkgutil import ModuleInfo, iter_modules
 _WIRE = ("_wire.proto", "_wire.reference")
 _TREE = ("tree", "tensor", "deferred")
 _PROTO = (*_WIRE, *_TREE, "formats._tensorproto")
-_RECORD = (*_PROTO, "formats._record", "formats._extension", "formats._layout")
+_RECORD = (*_PROTO, "formats._record", "formats._extension", "formats._layout", "formats._directory", "formats._table")
 _STORED = ("formats._stored", "formats._quantized", "codecs", "quantization")
 _PARTS = (*_TREE, "formats._parts", "formats._json")
 _TORCH = (*_PARTS, "formats._torch", "formats.torchfile", "formats._zip")

@@ -22,6 +22,7 @@ from tensorbytes import formats
 from tensorbytes._wire import crc32c, frames, mask, proto
 from tensorbytes.errors import TensorbytesError
 from tensorbytes.formats._checkpoint import bundle, sstable
+from tensorbytes.tree import Document, Leaf
 
 _RAGGED = tb.Ragged(tb.Tensor("int32", (3,), np.arange(3, dtype="<i4").view(np.uint8)), (np.array([0, 2, 2, 3]),))
 _CSR = tb.Sparse(
@@ -47,6 +48,8 @@ _OBJECTS: list[Any] = [
     _COO,
     {"w": np.array([1, 2], np.int8), "opt": {"lr": 0.5, 7: [1, 2]}, "t": ("a", None, [], 1 << 70)},
     {"x": _RAGGED, "y": _CSR},
+    {"x": _RAGGED, "again": _RAGGED, "ü": np.zeros((2, 0))},  # an alias, in the formats that have them
+    tb.Tensor("float32", (1,), bytes(4), None, {"framework": "mine"}, {"framework": "torch", "requires_grad": "true"}),
 ]
 # Every way to keep a tensor in a feature.
 CELLS: dict[str, Any] = {
@@ -94,6 +97,25 @@ def _frames() -> Iterator[bytes]:
         for obj in (np.arange(3), {"a": np.zeros(2, np.uint8), "b": b"xyz"}, "text"):
             writer.write(obj)
     yield out.getvalue()
+    yield from _tables()
+
+
+def _tables() -> Iterator[bytes]:
+    """Groups of rows with masks, alone and as a stream."""
+
+    def group(item: int) -> Document:
+        numbers, mask = np.arange(3, dtype=np.int64), np.array([True, False, True])
+        leaves = {
+            (("key", "n"),): tb.Tensor("int64", (3,), numbers),
+            (("key", "r"),): _RAGGED,
+            (("key", "r"), ("mask", 0)): tb.Tensor("bool", (3,), mask),
+            (("key", "r"), ("mask", 1)): tb.Tensor("bool", (3,), mask),
+        }
+        return Document([Leaf(value, path) for path, value in leaves.items()], item=item, rows=3)
+
+    frame = tb.formats.get("tb")
+    yield frame.dumps(group(0), frozenset(), {})
+    yield b"".join(frame.dumps(group(item), frozenset(), {}) for item in (1, 2))
 
 
 def _stored() -> Iterator[bytes]:

@@ -127,7 +127,7 @@ def _change(fields: list[Field], chance: Random) -> None:
         fields[at], fields[other] = fields[other], fields[at]
     elif kind == 3:
         field[0] = chance.choice(
-            (field[0] + 1, field[0] - 1 or 1, chance.randrange(1, 20), chance.randrange(1000, 1016))
+            (field[0] + 1, field[0] - 1 or 1, chance.randrange(1, 20), chance.choice((*range(1000, 1018), 1500)))
         )
     elif kind == 4:
         field[1:] = chance.choice(fields)[1:]

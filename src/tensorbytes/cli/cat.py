@@ -231,7 +231,7 @@ def _encoded(value: Any, form: str, args: argparse.Namespace) -> Iterable[bytes 
 
     options = {key: getattr(args, key) for key in ("order", "byteorder") if getattr(args, key)}
     if form in _NAMELESS:
-        value = amended(value, None, {key: text for key, text in value.meta.items() if key == "numpy.dtype"})
+        value = amended(value, None, {}, {key: text for key, text in value.origin.items() if key == "numpy.dtype"})
     made: Iterable[Any] = formats.get(form).encode(Document([Leaf(value)]), _BARE, options)
     return made
 

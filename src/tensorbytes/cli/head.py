@@ -199,7 +199,7 @@ def _first(leaf: Any, count: int, path: str) -> Any:
                 index.insert(0, slice(0, max(min(left, size or 0), 1)))
                 left = -(-left // max(size or 1, 1))
             picked = value.part(tuple(_leading(index, value.shape)))
-            value = amended(picked, value.name, value.meta)
+            value = amended(picked, value.name, value.meta, value.origin)
         elif isinstance(value, Deferred):
             value = value.load()
     if isinstance(value, Ragged):

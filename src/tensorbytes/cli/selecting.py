@@ -120,7 +120,7 @@ def part_of(leaf: Leaf, address: Address) -> Part:
             return _decoded_in_parts(leaf, value, path)
         with naming(path), _indexing(address, value.shape):
             picked = value.part(index)
-        return _dense(leaf.name, amended(picked, value.name, value.meta))
+        return _dense(leaf.name, amended(picked, value.name, value.meta, value.origin))
     with naming(path):
         whole = leaf.whole
     if isinstance(whole, Ragged | Sparse):
@@ -145,7 +145,7 @@ def _dense(name: str | None, value: Tensor | Strings, part: Array | None = None)
         else:
             flat = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
             made = Tensor(value.dtype, part.shape, flat)
-        return amended(made, value.name, value.meta)
+        return amended(made, value.name, value.meta, value.origin)
 
     return Part(name, type(value).__name__.lower(), dtype, array.shape, whole, lambda: flat_blocks(array))
 
@@ -161,7 +161,7 @@ def _decoded_in_parts(leaf: Leaf, value: Deferred, path: str) -> Part:
         with naming(path):
             for start in range(0, shape[0], step) if shape else [0]:
                 index: Any = slice(start, min(start + step, shape[0])) if shape else ...
-                yield from flat_blocks(elements(amended(value.part(index), value.name, value.meta)))
+                yield from flat_blocks(elements(amended(value.part(index), value.name, value.meta, value.origin)))
 
     return Part(leaf.name, value.kind, value.dtype, shape, value.load, blocks)
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tensorbytes import storage
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     USE_TB,
     Hint,
@@ -57,7 +58,7 @@ Options: TypeAlias = Mapping[str, Any]
 # Files that point to others: their format wants their path.
 _INDEXES = (".index", ".json", ".onnx", ".pb")
 
-# Metadata that describes how a value was held rather than what it is: dropping it loses nothing.
+# Of a value's origin, what describes how it was held rather than what it is: dropping it loses nothing.
 ADVISORY = frozenset({"framework", "memory_format", "type"})
 # The same of a whole structure: the versions of a state_dict's modules.
 ADVISORY_OF_THE_WHOLE = frozenset({"torch._metadata"})
@@ -103,6 +104,10 @@ class Format:
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         return b"".join(self.encode(document, allow, options))
+
+    def pieces(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
+        """The same as `dumps` in pieces, all of them at once."""
+        return list(self.encode(document, allow, options))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         """The documents in some bytes, as views of them. `lazy` reads no content."""
@@ -195,22 +200,40 @@ def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Val
     return bare_value(chosen, leaves[0], allow)
 
 
+def check_plain(document: Document) -> None:
+    """Refuse a table, for formats that hold documents alone; tree.plain makes one of it."""
+    if document.rows is not None:
+        raise LossError("this format holds documents, not tables of rows with masks; use 'tb'", feature="rows")
+
+
 def check_document(chosen: Format, document: Document, allow: frozenset[str]) -> None:
     """Refuse to drop metadata of a whole structure, for formats without a place for it."""
-    told = document.meta.keys() - ADVISORY_OF_THE_WHOLE
+    told = told_of_the_whole(document)
     if told and "meta" not in allow:
         key = min(told)
         raise LossError(
-            f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={document.meta[key]!r}",
+            f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={told[key]!r}",
             feature="meta",
             hints=[Hint("allow", {"meta"}, "to drop it"), USE_TB],
         )
 
 
+def told(value: Value | Deferred) -> dict[str, str]:
+    """What would be lost of a value without its metadata: all that users gave it, and what of its origin matters."""
+    return {key: text for key, text in value.origin.items() if key not in ADVISORY} | dict(value.meta)
+
+
+def told_of_the_whole(document: Document) -> dict[str, str]:
+    """The same of a whole structure."""
+    own = {key: text for key, text in document.origin.items() if key not in ADVISORY_OF_THE_WHOLE}
+    return own | dict(document.meta)
+
+
 def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     """A leaf's value for a format without names or metadata, once nothing is lost in silence."""
     value = leaf.whole
-    losses = {key: f"metadata {key}={text!r}" for key, text in value.meta.items() if key not in ADVISORY}
+    metadata = told(value)
+    losses = {key: f"metadata {key}={text!r}" for key, text in metadata.items()}
     if value.name is not None:
         losses["name"] = f"the name {value.name!r}"
     if leaf.kind not in ("", "numpy"):
@@ -218,7 +241,7 @@ def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     if isinstance(value, Strings) and value.encoding != "bytes":
         losses["encoding"] = "that the strings are text; they would come back as bytes"
     for feature, what in losses.items():
-        if feature not in allow and not (feature in value.meta and "meta" in allow):
+        if feature not in allow and not (feature in metadata and "meta" in allow):
             raise LossError(
                 f"format {chosen.name!r} can't hold {what}",
                 feature=feature,

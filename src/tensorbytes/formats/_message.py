@@ -14,16 +14,23 @@ from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
 from tensorbytes.formats._storing import Storing
 from tensorbytes.tensor import Tensor
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document
 
 # No protobuf runtime reads a message of 2 GiB or more.
 MAX_BYTES = (1 << 31) - 1
-_EXTENSION = range(1000, 1500)
+_EXTENSION = range(1000, 1501)
 
 
-def encode(chosen: Format, leaf: Leaf, place: Place, storing: Storing) -> tuple[int, list[Any]]:
-    """(size, pieces) of the message of a leaf, without the padding and checksum that a frame wants."""
-    pieces = _record.encode(leaf, place, None, storing)
+def encode(chosen: Format, document: Document, part: int, alias: int | None, storing: Storing) -> tuple[int, list[Any]]:
+    """(size, pieces) of the message of leaf number `part`, without the padding and checksum that a frame wants.
+
+    `alias` is the number of an earlier leaf that has the same value.
+    """
+    leaf, place = document.leaves[part], Place.of(document, part)
+    if alias is not None:
+        pieces = _record.encode_alias(leaf, place, alias, document.leaves[alias].name)
+    else:
+        pieces = _record.encode(leaf, place, None, storing)
     size = _record.size_of(pieces)
     if size > MAX_BYTES:
         what = "a tensor" if leaf.name is None else f"the tensor {leaf.name!r}"
@@ -54,7 +61,7 @@ def _check_later(data: memoryview, start: int, end: int, budget: Budget) -> Call
 def alone(data: memoryview, budget: Budget, lazy: bool) -> Document:
     """A message read as a TensorProto with fields of ours; one of several is the leaf that it holds."""
     record = decode(data, 0, len(data), budget, lazy)
-    return Document([record.leaf], record.place.document)
+    return Document([record.leaf], record.place.document, origin=record.place.origin)
 
 
 class Look(NamedTuple):

@@ -9,6 +9,7 @@ note. The keys of a note, all optional:
     kind      the kind of a Python value (tree.py)
     name      the tensor's own name; only where the path is empty
     meta      metadata of the tensor: {text: text}
+    origin    how the tensor was held, as we note it ourselves: {text: text}
     dtype     the true dtype, where the format stores another one of the same width
     layout    what several parts make: "strings", or a layout of spec/frame.md, section 5
     parts     with layout: the names of the further parts, in order
@@ -17,6 +18,7 @@ note. The keys of a note, all optional:
     of        on further parts: the name of the first one
     index     the number of the leaf, for formats that keep no order
     document  metadata of the whole, on the first part
+    document_origin  how the whole was held, on the first part
 
 The first part of a ragged or sparse value is its values, then come the index parts as in
 spec/frame.md. Strings, where a format has none, are their bytes (uint8); the last of the
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,7 +39,7 @@ from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, whole
 from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError
-from tensorbytes.formats import ADVISORY, _layout
+from tensorbytes.formats import ADVISORY, _layout, check_plain
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.tensor import ENCODINGS, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
@@ -47,6 +50,7 @@ _STEPS: dict[str, type] = {"key": str, "number": int, "list": int, "tuple": int}
 _KEYS: dict[str, type] = {
     "path": list, "kind": str, "name": str, "meta": dict, "dtype": str, "layout": str,
     "parts": list, "shape": list, "encoding": str, "of": str, "index": int, "document": dict,
+    "origin": dict, "document_origin": dict,
 }  # fmt: skip
 _LABELS: dict[str, tuple[str, ...]] = {
     "strings": (),
@@ -81,9 +85,10 @@ def pack(
 
     `holds` tells whether the format stores a dtype, or strings, by itself; other dtypes get
     a note (the caller stores them as integers of the same width), strings become bytes and
-    offsets. `ordered=False` is for formats that sort. `advisory=False` leaves out metadata
-    that only says how a value was held.
+    offsets. `ordered=False` is for formats that sort. `advisory=False` leaves out what
+    only says how a value was held.
     """
+    check_plain(document)
     plain = all(len(leaf.path) == 1 and leaf.path[0][0] == "key" for leaf in document.leaves)
     taken: set[str] = set()
     parts: list[Part] = []
@@ -93,6 +98,8 @@ def pack(
             note["index"] = index
         if document.meta and index == 0:
             note["document"] = _texts(document.meta)
+        if document.origin and index == 0 and advisory:
+            note["document_origin"] = _texts(document.origin)
         base = leaf.name if leaf.name is not None else unnamed
         utf8(base)
         layout, values = _dense(leaf.whole, holds, note)
@@ -117,9 +124,11 @@ def _leaf_note(leaf: Leaf, advisory: bool) -> dict[str, Any]:
     if not leaf.path and leaf.value.name is not None:
         note["name"] = leaf.value.name
         utf8(leaf.value.name)
-    meta = {key: text for key, text in leaf.value.meta.items() if advisory or key not in ADVISORY}
-    if meta:
-        note["meta"] = _texts(meta)
+    if leaf.value.meta:
+        note["meta"] = _texts(leaf.value.meta)
+    origin = {key: text for key, text in leaf.value.origin.items() if advisory or key not in ADVISORY}
+    if origin:
+        note["origin"] = _texts(origin)
     return note
 
 
@@ -194,18 +203,21 @@ def unpack(parts: Iterable[Part], budget: Budget, lazy: bool) -> Document:
         by_name[part.name] = part
     used: set[str] = set()
     meta: Mapping[str, str] = {}
+    origin: Mapping[str, str] = {}
     leaves: list[tuple[int, Leaf]] = []
     for part in by_name.values():
         if "of" in part.note:
             continue
         if "document" in part.note:
             meta = part.note["document"]
+        if "document_origin" in part.note:
+            origin = part.note["document_origin"]
         leaves.append((part.note.get("index", len(leaves)), _leaf(part, by_name, used, budget, lazy)))
     stray = next((name for name, part in by_name.items() if "of" in part.note and name not in used), None)
     if stray is not None:
         raise CorruptError(f"{stray!r} is a part of nothing", at=by_name[stray].at)
     leaves.sort(key=lambda pair: pair[0])
-    return Document([leaf for _, leaf in leaves], meta)
+    return Document([leaf for _, leaf in leaves], meta, origin=origin)
 
 
 def complete(parts: Iterable[Part]) -> list[Part]:
@@ -254,16 +266,18 @@ def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budge
     except InvalidValueError as error:
         raise CorruptError(f"{part.name!r}: {error.fault}", at=part.at) from None
     # A file that no writer of ours has touched names its tensors by the parts alone.
-    meta = {**value.meta, **note.get("meta", {})}
-    named = _amended(value, note.get("name") if not path else None, meta)
+    meta, origin = {**value.meta, **note.get("meta", {})}, {**value.origin, **note.get("origin", {})}
+    named = _amended(value, note.get("name") if not path else None, meta, origin)
     check = _checks(named, part.at, lazy)
     return Leaf(named, path, note.get("kind", ""), check, part.at)
 
 
-def _amended(value: Value | Deferred, name: str | None, meta: Mapping[str, str]) -> Value | Deferred:
+def _amended(
+    value: Value | Deferred, name: str | None, meta: Mapping[str, str], origin: Mapping[str, str]
+) -> Value | Deferred:
     if isinstance(value, Deferred):
-        return Deferred(value.kind, value.dtype, value.shape, value.fetch, value.nbytes, value.part, name, meta)
-    return amended(value, name, meta)
+        return replace(value, name=name, meta=meta, origin=origin)
+    return amended(value, name, meta, origin)
 
 
 def _checks(value: Value | Deferred, at: int, lazy: bool) -> Callable[[], None] | None:
@@ -294,10 +308,16 @@ def _retyped(part: Part) -> Tensor | Strings | Deferred:
     value, note = part.value, part.note
     if "encoding" in note:
         if isinstance(value, Strings):
-            return Strings(value.shape, value.offsets, value.data, note["encoding"], value.name, value.meta)
+            return replace(value, encoding=note["encoding"])
         if isinstance(value, Deferred) and value.kind == "strings":
+            encoding = note["encoding"]
             return Deferred(
-                "strings", "string", value.shape, lambda: _encoded(value, note["encoding"]), meta=value.meta
+                "strings",
+                "string",
+                value.shape,
+                lambda: _encoded(value, encoding),
+                meta=value.meta,
+                origin=value.origin,
             )
         raise InvalidValueError("an encoding on something that is no strings")
     dtype = note.get("dtype")
@@ -308,7 +328,7 @@ def _retyped(part: Part) -> Tensor | Strings | Deferred:
     if dtypes.get(dtype).itemsize != dtypes.get(value.dtype).itemsize:
         raise InvalidValueError(f"the dtype {dtype} over elements of {value.dtype}")
     if isinstance(value, Tensor):
-        return Tensor(dtype, value.shape, value.data, value.name, value.meta)
+        return Tensor(dtype, value.shape, value.data, value.name, value.meta, value.origin)
     return _retyped_later(value, dtype)
 
 
@@ -322,7 +342,7 @@ def _retyped_later(value: Deferred, dtype: str) -> Deferred:
         return retype(value.part(index))
 
     fetch, part = value.fetch, cut if value.part else None
-    return Deferred("tensor", dtype, value.shape, lambda: retype(fetch()), value.nbytes, part, meta=value.meta)
+    return replace(value, kind="tensor", dtype=dtype, fetch=lambda: retype(fetch()), part=part)
 
 
 def _encoded(value: Deferred, encoding: str) -> Strings:

@@ -16,6 +16,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
@@ -25,9 +26,26 @@ from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats import _extension, _layout
 from tensorbytes.formats import _tensorproto as tensorproto
-from tensorbytes.formats._extension import ALONE, COMPRESSION, ENCODING, HEADER_CRC, PADDING, Extension, Place
+from tensorbytes.formats._directory import Found
+from tensorbytes.formats._extension import (
+    ALIAS,
+    ALIAS_LAYOUT,
+    ALONE,
+    COMPRESSION,
+    ENCODING,
+    HEADER_CRC,
+    ITEM,
+    NAME,
+    PADDING,
+    PART,
+    PARTS,
+    STEP,
+    Extension,
+    Place,
+)
 from tensorbytes.formats._storing import AS_IS, Storing
-from tensorbytes.tensor import InvalidValueError, Strings, Tensor, Value, with_meta
+from tensorbytes.formats._tensorproto import LAYOUT
+from tensorbytes.tensor import InvalidValueError, Strings, Tensor, Value, amended, with_meta
 from tensorbytes.tree import Leaf, Stored, path_name
 from tensorbytes.typing import bytes_view
 
@@ -40,35 +58,38 @@ _PLENTY = 1 << 60
 _KNOWN_ENCODINGS = {"utf-8"}
 # What may stand in a part of a ragged or sparse value.
 _IN_PARTS = {ENCODING, PADDING, COMPRESSION}
+# What may stand in an alias.
+_IN_ALIASES = {NAME, STEP, PART, PARTS, ITEM, LAYOUT, ALIAS, PADDING}
 
 
 # ---- writing ----------------------------------------------------------------
 
 
-def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS) -> list[Any]:
+def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS, directory: bytes = b"") -> list[Any]:
     """The payload of a record that starts at file offset `at`, as a list of buffers.
 
     None stands for a message without a frame, which has neither padding nor checksum.
-    `storing` compresses and quantizes.
+    `storing` compresses and quantizes. `directory` is that of the object, on its first record.
     """
     value = leaf.whole
     if value is not leaf.value:  # read just now: once is enough
         leaf = leaf._replace(value=value)
     if isinstance(value, Tensor | Strings):
-        extension = _extension.encode(leaf, place)
+        fields, content = b"", None
         # Python's own values stay as they are: small, and several times as large once they are read.
         if storing.changes and not leaf.kind:
             value, fields, content = storing.form(leaf.name, value)
-            extension += fields
-            if content is not None:
-                code = tensorproto.code_of(value)
-                return [dense_header(code, value.shape, size_of(content), extension, at), *content]
+        extension = _extension.encode(leaf, place, "", fields, directory)
+        if content is not None:
+            code = tensorproto.code_of(value)
+            return [dense_header(code, value.shape, size_of(content), extension, at), *content]
         if isinstance(value, Tensor):
             code = dtypes.get(value.dtype).code
             return [dense_header(code, value.shape, value.nbytes, extension, at), value.data]
         return [tensorproto.head(dtypes.STRING_CODE, value.shape) + extension, tensorproto.body(value)[1]]
     layout, parts = _layout.parts_of(value)
-    out: list[Any] = [tensorproto.head(dtypes.STRING_CODE, (len(parts),)) + _extension.encode(leaf, place, layout)]
+    extension = _extension.encode(leaf, place, layout, b"", directory)
+    out: list[Any] = [tensorproto.head(dtypes.STRING_CODE, (len(parts),)) + extension]
     if at is not None:
         at += len(out[0])
     for part in parts:
@@ -92,6 +113,15 @@ def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS) -
     return out
 
 
+def encode_alias(leaf: Leaf, place: Place, part: int, name: str | None) -> list[Any]:
+    """The payload of a record that says: the same as leaf number `part` of the object, which has this name.
+
+    To TensorFlow it is that name, a string.
+    """
+    text = proto.put_bytes(tensorproto.STRING, _extension.utf8(name or ""))
+    return [tensorproto.head(dtypes.STRING_CODE, ()) + _extension.encode_alias(leaf, place, part) + text]
+
+
 def size_of(pieces: Sequence[Any]) -> int:
     """The bytes of a payload that is in pieces."""
     return sum(len(bytes_view(piece)) for piece in pieces)
@@ -110,6 +140,18 @@ def vouched(header: bytes, tag: bytes, at: int) -> bytes:
     return header + _CRC_TAG + struct.pack("<I", mask(crc32c(header))) + tag
 
 
+def with_directory(payload: list[Any], old: bytes, new: bytes) -> list[Any]:
+    """The payload of a record with another directory of the same length in the place of its own."""
+    head, content = payload[0], payload[1:]
+    at = head.rindex(old)  # the last field before padding and checksum
+    head = head[:at] + new + head[at + len(old) :]
+    sealed = len(head) - len(tensorproto.CONTENT_TAG + varint(size_of(content)))
+    crc = sealed - 4 - len(_CRC_TAG)
+    if head[max(crc, 0) : sealed - 4] == _CRC_TAG and head[sealed : sealed + 1] == tensorproto.CONTENT_TAG:
+        head = head[: sealed - 4] + struct.pack("<I", mask(crc32c(head[:crc]))) + head[sealed:]
+    return [head, *content]
+
+
 def _padding(at: int) -> bytes:
     """A padding field after which position `at` has moved to a multiple of 64."""
     need = -at % ALIGNMENT
@@ -124,12 +166,24 @@ def _padding(at: int) -> bytes:
 # ---- reading ----------------------------------------------------------------
 
 
+class Alias(NamedTuple):
+    """Which leaf of its object a record stands for: its number and its name."""
+
+    part: int
+    name: str
+
+
 class Record(NamedTuple):
-    """A record as read: the leaf, its place, and how much of it a checksum of its own covers."""
+    """A record as read: the leaf, its place, and how much of it a checksum of its own covers.
+
+    The leaf of an alias has no value: that is another record's.
+    """
 
     leaf: Leaf
     place: Place
     header_checked: bool = False
+    alias: Alias | None = None
+    directory: Found | None = None
 
 
 def decode(
@@ -196,8 +250,12 @@ def _decode_value(
     if nested and ext.seen - _IN_PARTS:
         number = min(ext.seen - _IN_PARTS)
         raise CorruptError(f"extension field {number} has no place in a part of a ragged or sparse value", at=start)
+    alias: Alias | None = None
     value: Value | Deferred
-    if ext.layout is not None:
+    if ext.layout == ALIAS_LAYOUT or ext.alias is not None:
+        alias = _read_alias(data, message, ext, start, budget)
+        value = Deferred("alias", "string", (), partial(_refuse_alias, alias, start))
+    elif ext.layout is not None:
         if ext.stored:
             raise CorruptError("a ragged or sparse value is compressed in its parts, not as a whole", at=start)
         build = _assemble if check_values else _postpone
@@ -224,11 +282,32 @@ def _decode_value(
         raise CorruptError(f"the name {ext.name!r} on a value whose path is {path_name(path)!r}", at=start)
     name = None if path else ext.name
     if isinstance(value, Deferred):
-        value = replace(value, name=name, meta=ext.meta)
+        value = replace(value, name=name, meta=ext.meta, origin=ext.origin)
+    elif ext.origin:
+        value = amended(value, name, ext.meta, ext.origin)
     else:
         value = with_meta(value, name, ext.meta)
-    place = Place(ext.part, ext.parts, ext.item, ext.document)
-    return Record(Leaf(value, path, ext.kind, at=start, stored=stored), place, ext.header_checked)
+    leaf = Leaf(value, path, ext.kind, at=start, stored=stored)
+    directory = None if ext.directory is None else Found(data, ext.directory)
+    return Record(leaf, ext.place, ext.header_checked, alias, directory)
+
+
+def _read_alias(data: memoryview, message: tensorproto.Message, ext: Extension, start: int, budget: Budget) -> Alias:
+    if ext.layout != ALIAS_LAYOUT or ext.alias is None:
+        raise CorruptError("an alias needs both its layout and the number of what it stands for", at=start)
+    if ext.seen - _IN_ALIASES:
+        number = min(ext.seen - _IN_ALIASES)
+        raise CorruptError(f"extension field {number} has no place in an alias", at=start)
+    if not ext.alias < ext.part:
+        raise CorruptError(f"part {ext.part} is an alias of part {ext.alias}, which does not come before it", at=start)
+    found = tensorproto.nested(data, message, budget)
+    if message.code != dtypes.STRING_CODE or message.shape or len(found) != 1 or message.has_content or message.typed:
+        raise CorruptError("an alias is one string, the name of what it stands for", at=start)
+    return Alias(ext.alias, proto.text(data, found[0]))
+
+
+def _refuse_alias(alias: Alias, at: int) -> Value:
+    raise CorruptError(f"an alias of {alias.name!r}, which is another record", at=at)
 
 
 def _decode_plain(

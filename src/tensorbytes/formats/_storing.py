@@ -53,6 +53,10 @@ class Storing:
                 there = f"there are {some}" if any(names) else "the tensor has no name"
                 raise UsageError(f"no tensor has a name like {pattern!r}; {there}")
 
+    def asked(self, name: str | None) -> tuple[Any, Any]:
+        """What is asked for a tensor of this name, to be compared with what is asked for another."""
+        return _match(self._compression, name)[1], id(_match(self._quantize, name)[1])
+
     def form(self, name: str | None, value: Tensor | Strings) -> Form:
         """The form of a tensor of this name."""
         from tensorbytes.formats import _forms

@@ -30,7 +30,7 @@ from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor
 LAYOUT = 1007  # the extension field that makes a list of TensorProtos a ragged or sparse value
 CONTENT_TAG = b"\x22"
 _STRING_TAG = 0x42
-CONTENT, _STRING = 4, 8
+CONTENT, STRING = 4, 8
 # What a string costs in memory beside its bytes, once it is a Python object in an array.
 _STRING_COST = 64
 # About what is held of a string that the kernel does not read, of a part and of an extension field with its text.
@@ -122,7 +122,7 @@ def parse(data: memoryview, start: int, end: int, budget: Budget, quick: bool = 
         odd, at = proto.read_field(data, at, end)
         if odd is None:
             continue
-        if odd.number == _STRING and not message.has_layout:
+        if odd.number == STRING and not message.has_layout:
             # Sound, but with a tag or a length in a longer form than the kernel takes.
             budget.objects(1, "strings", odd.at, _RUN_BYTES)
             piece = proto.delimited(data, odd)
@@ -150,11 +150,11 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
         message.code = proto.number(item)
     elif item.number == 2:
         proto.delimited(data, item)
-        _parse_shape(message.shape, data, item)
+        parse_shape(message.shape, data, item)
     elif item.number == CONTENT:
         proto.delimited(data, item)
         message.content = (item.start, item.end)
-    elif item.number == _STRING:
+    elif item.number == STRING:
         proto.delimited(data, item)
         budget.objects(1, "the parts of a tensor", item.at, _PART_BYTES)
         message.string_fields.append(item)
@@ -169,7 +169,9 @@ def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget)
         message.has_layout |= item.number == LAYOUT
 
 
-def _parse_shape(shape: list[int], data: memoryview, whole: proto.Field) -> None:
+def parse_shape(shape: list[int], data: memoryview, whole: proto.Field) -> None:
+    """Add the dimensions that a field has."""
+    proto.delimited(data, whole)
     for item in proto.fields(data, whole.start, whole.end):
         if item.number == 3 and proto.number(item):
             raise CorruptError("the shape is unknown (unknown_rank is set)", at=item.at)

@@ -23,14 +23,13 @@ from tensorbytes._wire import proto, varint
 from tensorbytes.budget import Budget
 from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits
 from tensorbytes.formats import Format, Options, _message, _storing, frame
-from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
 from tensorbytes.formats._storing import Storing
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
 
 # What may follow the shape: values, or the first field of ours.
-_SECOND = {0, *range(3, 19), *range(1000, 1014)}
+_SECOND = {0, *range(3, 19), *range(1000, 1018)}
 
 
 class Delimited(Format):
@@ -52,25 +51,26 @@ class Delimited(Format):
         return found is not None and found.number in _SECOND
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
-        count, storing = len(document.leaves), Storing.of(options)
+        storing = Storing.of(options)
         storing.check_names(document)
+        frame.check_rows(document)
+        aliases = frame.aliases_of(document.leaves, storing)
         found = [
-            _message.encode(self, leaf, Place(part, count, document.item, {} if part else document.meta), storing)
-            for part, leaf in enumerate(document.leaves)
+            _message.encode(self, document, part, aliases.get(part), storing) for part in range(len(document.leaves))
         ]
         return (piece for size, pieces in found for piece in (varint(size), *pieces))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         found = _records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))
-        return frame.assemble(found, limits, len(data))
+        return frame.assemble(found, limits, len(data), directories=False)
 
 
-def _records(data: memoryview, budget: Budget, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int]]:
+def _records(data: memoryview, budget: Budget, lazy: bool, dequantize: bool) -> Iterator[tuple[Record, int, int]]:
     for number, (start, end) in enumerate(spans(data)):
         if number >= budget.max_tensors:
             raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
         record = _message.decode(data, start, end, budget, lazy, dequantize)
-        yield record, start
+        yield record, start, end
 
 
 def spans(data: memoryview) -> Iterator[tuple[int, int]]:

@@ -7,10 +7,14 @@ A document of n tensors is n records; a stream is any number of documents, numbe
 
 from __future__ import annotations
 
+import itertools
+import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from tensorbytes import storage
 from tensorbytes._wire import (
     BAD_DATA,
     BAD_LENGTH,
@@ -25,16 +29,19 @@ from tensorbytes._wire import (
     mask,
 )
 from tensorbytes.budget import Budget
-from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits, UnsupportedError
-from tensorbytes.formats import Format, Options, _record, _storing
+from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
+from tensorbytes.formats import Format, Options, _directory, _record, _storing, _table
+from tensorbytes.formats._directory import Found, Listed
 from tensorbytes.formats._extension import ALONE, Place
-from tensorbytes.formats._record import Record, size_of
+from tensorbytes.formats._record import Alias, Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.io import checksums
 from tensorbytes.io.workers import Crew
-from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
+from tensorbytes.storage import Target
+from tensorbytes.tensor import InvalidValueError
+from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import NO_META, Document, Leaf, read_all
 from tensorbytes.typing import Buffer
 
 # Documents from this size on are checksummed in a second thread while they are written.
@@ -65,18 +72,17 @@ class Frame(Format):
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         """Header, tensor memory and checksum of each record; the memory is not copied."""
         storing = Storing.of(options)
-        if storing.changes:  # made one by one: all of them may not fit into memory
-            storing.check_names(document)
+        storing.check_names(document)
+        if not storing.changes or _content_bytes(document) < _THREAD_BYTES:
+            yield from _framed(whole(document, storing))
+        else:  # made one by one: all of them may not fit into memory, and their sizes are known too late
             for payload in records(document, 0, storing):
-                ahead = size_of(payload) >= _THREAD_BYTES
-                yield from _framed_ahead([payload]) if ahead else framed(payload, checksum(payload))
-            return
-        payloads = list(records(document))
-        if sum(map(size_of, payloads)) < _THREAD_BYTES:
-            for payload in payloads:
-                yield from framed(payload, checksum(payload))
-        else:
-            yield from _framed_ahead(payloads)
+                yield from _framed([payload])
+
+    def pieces(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
+        storing = Storing.of(options)
+        storing.check_names(document)
+        return list(_framed(whole(document, storing)))
 
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
         """There is nothing that can't be held; options are checked."""
@@ -85,21 +91,136 @@ class Frame(Format):
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         storing = Storing.of(options)
         storing.check_names(document)
-        return frames(list(records(document, 0, storing)))
+        return frames(whole(document, storing))
+
+    def write(
+        self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
+    ) -> None:
+        storing = Storing.of(options)
+        if not storing.changes or document.item or len(document.leaves) == 1 or not storage.is_rewritable(target):
+            super().write(document, target, allow, options, sync)
+            return
+        storing.check_names(document)
+        directory = _Directory(document, storing)
+        if not directory.field:
+            super().write(document, target, allow, options, sync)
+            return
+        made = (piece for payload in directory.payloads() for piece in _framed([payload]))
+        storage.write(target, made, sync=sync, finish=directory.fill_in)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        found = read_records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))
-        return assemble(found, limits, len(data))
+        dequantize = options.get("dequantize", True)
+        if lazy:
+            return _decode_lazily(data, limits, dequantize)
+        # A directory tells what values are, not what they are stored as.
+        found = read_records(data, Budget(limits, len(data)), False, dequantize)
+        return assemble(found, limits, len(data), directories=dequantize)
 
 
-def records(document: Document, at: int = 0, storing: Storing = AS_IS) -> Iterator[list[Any]]:
-    """The payload of each record as a list of buffers; `at` is where the first one will stand."""
-    count = len(document.leaves)
+def records(
+    document: Document, at: int = 0, storing: Storing = AS_IS, directory: _Directory | None = None
+) -> Iterator[list[Any]]:
+    """The payload of each record as a list of buffers; `at` is where the first one will stand.
+
+    `directory` goes onto the first record, and is told the size of each.
+    """
+    check_rows(document)
+    aliases = aliases_of(document.leaves, storing) if directory is None else directory.aliases
+    field = b"" if directory is None else directory.field
     for part, leaf in enumerate(document.leaves):
-        place = Place(part, count, document.item, document.meta if part == 0 else {})
-        payload = _record.encode(leaf, place, at + HEADER_BYTES, storing)
+        place = Place.of(document, part)
+        if part in aliases:
+            first = aliases[part]
+            payload = _record.encode_alias(leaf, place, first, document.leaves[first].name)
+        else:
+            payload = _record.encode(leaf, place, at + HEADER_BYTES, storing, b"" if part else field)
+        size = size_of(payload)
+        if directory is not None:
+            directory.sizes.append(size)
         yield payload
-        at += FRAME_BYTES + size_of(payload)
+        at += FRAME_BYTES + size
+
+
+def check_rows(document: Document) -> None:
+    """Refuse a document that says it is a table and is not one."""
+    try:
+        _table.check(document.leaves, document.rows)
+    except InvalidValueError as error:
+        raise UsageError(f"not a table: {error}") from None
+
+
+def aliases_of(leaves: Sequence[Leaf], storing: Storing = AS_IS) -> dict[int, int]:
+    """The numbers of leaves whose value is that of an earlier leaf, and would be stored in the same way."""
+    if len({id(leaf.value) for leaf in leaves}) == len(leaves):  # most
+        return {}
+    found: dict[int, int] = {}
+    firsts: dict[Any, int] = {}
+    for part, leaf in enumerate(leaves):
+        if leaf.kind or not leaf.path:  # Python's own values have no identity
+            continue
+        mark = (id(leaf.value), storing.asked(leaf.name)) if storing.changes else id(leaf.value)
+        first = firsts.setdefault(mark, part)
+        if first != part:
+            found[part] = first
+    return found
+
+
+def whole(document: Document, storing: Storing = AS_IS) -> list[list[Any]]:
+    """The payloads of all records of an object that is saved whole, with a directory if there are several."""
+    if len(document.leaves) == 1:
+        return list(records(document, 0, storing))
+    if not storing.changes:
+        leaves = read_all(document.leaves)
+        if leaves is not document.leaves:
+            document = document._replace(leaves=leaves)
+    directory = _Directory(document, storing)
+    payloads = list(directory.payloads())
+    if directory.field:
+        payloads[0] = directory.filled()
+    return payloads
+
+
+class _Directory:
+    """The directory of an object whose records are made one after another: filled in when they are."""
+
+    def __init__(self, document: Document, storing: Storing) -> None:
+        leaves = document.leaves
+        if storing.changes and any(leaf.kind for leaf in leaves):  # Python's own values: small, and stored as they are
+            leaves = [leaf._replace(value=leaf.whole) if leaf.kind else leaf for leaf in leaves]
+            document = document._replace(leaves=leaves)
+        self._document, self._storing = document, storing
+        self.field, self._columns, self._wide = b"", b"", False
+        self.aliases = aliases_of(leaves, storing)
+        if not document.item and _directory.suits(leaves):  # items of a stream are written object by object
+            self._columns = _directory.encode(leaves, self.aliases, storing.changes)
+            self._wide = _directory.is_wide(leaves)
+            self.field = self._columns + _directory.sizes_field([0] * (len(leaves) - 1), self._wide)
+        self._first: list[Any] = []
+        self.sizes: list[int] = []  # of the payloads, as they are made
+
+    def payloads(self) -> Iterator[list[Any]]:
+        """Those of all records; the sizes in the first one are still zeros."""
+        for payload in records(self._document, 0, self._storing, self):
+            self._first = self._first or payload
+            yield payload
+
+    def filled(self) -> list[Any]:
+        """The payload of the first record, once all others were made."""
+        field = self._columns + _directory.sizes_field(self.sizes[1:], self._wide)
+        return _record.with_directory(self._first, self.field, field)
+
+    def fill_in(self, file: Any) -> None:
+        """Write the first record once more."""
+        payload = self.filled()
+        file.seek(HEADER_BYTES)
+        storage.write_all(file, payload[0])
+        file.seek(HEADER_BYTES + self.sizes[0])
+        storage.write_all(file, checksum(payload))
+        file.seek(0, os.SEEK_END)
+
+
+def _content_bytes(document: Document) -> int:
+    return sum(leaf.value.nbytes for leaf in document.leaves)
 
 
 def checksum(payload: list[Any]) -> bytes:
@@ -115,8 +236,13 @@ def framed(payload: list[Any], ending: bytes) -> list[Buffer]:
     return [frame_header(size_of(payload)), *payload, ending]
 
 
-def _framed_ahead(payloads: list[list[Any]]) -> Iterator[Buffer]:
-    """The same for many bytes: a second thread sums while the caller writes. Neither holds the GIL."""
+def _framed(payloads: list[list[Any]]) -> Iterator[Buffer]:
+    """The pieces of records with their frames. Of many bytes a second thread makes the sums while the caller writes:
+    neither holds the GIL."""
+    if sum(map(size_of, payloads)) < _THREAD_BYTES:
+        for payload in payloads:
+            yield from framed(payload, checksum(payload))
+        return
     with Crew(1) as crew:
         endings = [crew.start(checksum, payload) for payload in payloads]
         for payload, ending in zip(payloads, endings, strict=True):
@@ -142,12 +268,12 @@ def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iter
 
 def read_records(
     data: memoryview, budget: Budget, lazy: bool = False, dequantize: bool = True
-) -> Iterator[tuple[Record, int]]:
-    """Each record, with its offset."""
+) -> Iterator[tuple[Record, int, int]]:
+    """Each record, with where its payload starts and ends."""
     # Large records are verified when they are read: those that are compressed have checksums of their own.
     for start, end in spans(data, 0 if lazy else SMALL, budget.limits):
         record = read_record(data, start, end, budget, lazy, end - start < LARGE_PAYLOAD, dequantize)
-        yield record, start
+        yield record, start, end
 
 
 def read_record(
@@ -205,7 +331,7 @@ class Order:
         if place.part != self.have:
             return f"part {place.part} of an object where part {self.have} was due"
         if place.part:
-            mixed = (place.parts, place.item) != (self.first.parts, self.first.item) or place.document
+            mixed = (place.parts, place.item) != (self.first.parts, self.first.item) or place.is_first
             return "two objects are mixed" if mixed else ""
         # Concatenated streams start again at 1.
         follows = place.item in (self.item + 1, 1, 0)
@@ -228,10 +354,14 @@ class Order:
 
 
 class Assembler:
-    """Puts records back together as documents, and notices when one is missing."""
+    """Puts records back together as documents, and notices when one is missing or not what another says of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, directories: bool = True) -> None:
+        self._directories = directories  # whether there is a frame, which they tell the sizes of
         self._leaves: list[Leaf] = []
+        self._sizes: list[int] = []
+        self._aliases: dict[int, int] = {}
+        self._directory: Found | None = None
         self._order = Order()
 
     @property
@@ -239,16 +369,46 @@ class Assembler:
         """The number of the last stream item, 0 outside streams."""
         return self._order.item
 
-    def add(self, record: Record, at: int) -> Document | None:
+    def add(self, record: Record, start: int, end: int) -> Document | None:
         """The document that this record completes, if it does."""
-        wrong = self._order.fault(record.place)
-        if wrong:
-            raise CorruptError(wrong, at=at)
-        self._leaves.append(record.leaf)
+        self.check_place(record, start)
+        leaf = record.leaf
+        if record.alias is not None:
+            leaf = self._shared(leaf, record.alias, start)
+        self._leaves.append(leaf)
+        self._sizes.append(end - start)
+        if record.directory is not None and self._directories:
+            self._directory = record.directory
         if not self._order.take(record.place):
             return None
-        document, self._leaves = Document(self._leaves, self._order.first.document, self._order.item), []
-        return document
+        return self._finished(start)
+
+    def check_place(self, record: Record, start: int) -> None:
+        wrong = self._order.fault(record.place)
+        if not wrong and record.directory is not None and record.place.part:
+            wrong = f"a directory on part {record.place.part} of an object"
+        if wrong:
+            raise CorruptError(wrong, at=start)
+
+    def skip(self, place: Place) -> None:
+        """All records of an object, whose first has this place, are listed elsewhere."""
+        self._order.take(place)
+        self._order.have = 0
+
+    def _shared(self, leaf: Leaf, alias: Alias, at: int) -> Leaf:
+        target = self._leaves[alias.part]  # its number is below that of the record, which is how many there are
+        check_alias(target, alias, alias.part in self._aliases, at)
+        self._aliases[len(self._leaves)] = alias.part
+        return shared(leaf, target)
+
+    def _finished(self, at: int) -> Document:
+        leaves, sizes, aliases, directory = self._leaves, self._sizes, self._aliases, self._directory
+        self._leaves, self._sizes, self._aliases, self._directory = [], [], {}, None
+        first = self._order.first
+        check_table(leaves, first.rows, at)
+        if directory is not None:
+            _directory.compare(directory, leaves, sizes, aliases)
+        return Document(leaves, first.document, self._order.item, first.origin, first.rows)
 
     def finish(self, at: int) -> None:
         """Complain if the last object is not whole."""
@@ -256,17 +416,157 @@ class Assembler:
             raise CorruptError(self._order.unfinished, at=at)
 
 
-def assemble(found: Iterator[tuple[Record, int]], limits: Limits, size: int) -> Iterator[Document]:
+def check_alias(target: Leaf, alias: Alias, chained: bool, at: int) -> None:
+    """Refuse an alias of something that is not a tensor by that name, stored in a record of its own."""
+    if chained:
+        raise CorruptError(f"an alias of {alias.name!r}, which is itself an alias", at=at)
+    if target.name != alias.name:
+        raise CorruptError(f"an alias of part {alias.part} as {alias.name!r}, which is {target.name!r}", at=at)
+    if target.kind:
+        raise CorruptError(f"an alias of {alias.name!r}, which is a Python value", at=at)
+
+
+def shared(leaf: Leaf, target: Leaf) -> Leaf:
+    """The leaf of an alias: the value of its target, under its own path."""
+    return leaf._replace(value=target.value, check=target.check, stored=target.stored)
+
+
+def check_table(leaves: list[Leaf], rows: int | None, at: int) -> None:
+    try:
+        _table.check(leaves, rows)
+    except InvalidValueError as error:
+        raise CorruptError(str(error), at=at) from None
+
+
+def assemble(
+    found: Iterator[tuple[Record, int, int]], limits: Limits, size: int, *, directories: bool = True
+) -> Iterator[Document]:
     """The documents of an input of `size` bytes. Each has the limits to itself: who keeps several counts them."""
-    assembler, held = Assembler(), Budget(limits, size)
+    assembler, held = Assembler(directories=directories), Budget(limits, size)
     at = 0
-    for record, at in found:
+    for record, at, end in found:
         held.tensors(1, at)
-        document = assembler.add(record, at)
+        document = assembler.add(record, at, end)
         if document is not None:
             yield document
             held = Budget(limits, size)
     assembler.finish(at)
+
+
+# ---- lazily: from directories where there are any ----------------------------------------
+
+
+def _decode_lazily(data: memoryview, limits: Limits, dequantize: bool) -> Iterator[Document]:
+    """The documents of a file. One with a directory is listed by it; else all records are looked at."""
+    budget, assembler, held = Budget(limits, len(data)), Assembler(directories=dequantize), Budget(limits, len(data))
+    at = last = count = 0
+    while at < len(data):
+        # The first record of a stretch is looked at alone: it may tell all about the others.
+        first = _sound_span(data, at)
+        rest = spans(data, 0, limits, at if first is None else first[1] + FOOTER_BYTES)
+        for start, end in itertools.chain([] if first is None else [first], rest):
+            count += 1
+            if count > limits.max_tensors:
+                raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+            last = start
+            record = read_record(data, start, end, budget, lazy=True, dequantize=dequantize)
+            if record.directory is not None and not record.place.part and dequantize:
+                assembler.check_place(record, start)
+                listing = _Listing(data, start, end, record, budget)
+                assembler.skip(record.place)
+                yield listing.document()
+                held, at, count = Budget(limits, len(data)), listing.end, count + record.place.parts - 1
+                break
+            held.tensors(1, start)
+            document = assembler.add(record, start, end)
+            if document is not None:
+                yield document
+                held = Budget(limits, len(data))
+        else:
+            break
+    assembler.finish(last)
+
+
+def _sound_span(data: memoryview, at: int) -> tuple[int, int] | None:
+    """Where the payload of the record at `at` starts and ends, if its header is sound and it fits into the file."""
+    if len(data) - at < FRAME_BYTES:
+        return None
+    length, stored = struct.unpack_from("<QI", data, at)
+    if stored != mask(crc32c(data[at : at + 8])) or length > len(data) - at - FRAME_BYTES:
+        return None
+    return at + HEADER_BYTES, at + HEADER_BYTES + length
+
+
+class _Listing:
+    """An object that is listed by its directory. Records are read when they are asked for, each once, and must be
+    what the directory said of them."""
+
+    def __init__(self, data: memoryview, start: int, end: int, first: Record, budget: Budget) -> None:
+        assert first.directory is not None
+        self._data, self._limits, self._place = data, budget.limits, first.place
+        self._directory = _directory.decode(*first.directory, end - start, first.place.parts, budget)
+        ends = list(itertools.accumulate((size + FRAME_BYTES for size in self._directory.sizes), initial=start))
+        self._starts, self.end = ends, ends[-1] - HEADER_BYTES
+        if self.end > len(data):
+            raise CorruptError(
+                f"{_WORDS[CUT_PAYLOAD]}: the directory of the object tells of {self.end} bytes", at=len(data)
+            )
+        self._check_rows(first.directory.field.at)
+        self._leaves = {0: self._proved(first, 0)}
+
+    def _check_rows(self, at: int) -> None:
+        """Of a table, what headers tell; masks are lists of bools, whose length is checked when all is read."""
+        rows = self._place.rows
+        for name, header in zip(self._directory.names, self._directory.headers, strict=True):
+            if rows is None or header.shape[:1] == (rows,) or (header.dtype, len(header.shape)) == ("bool", 1):
+                continue
+            raise CorruptError(f"the column {name!r} of shape {list(header.shape)} in a table of {rows} rows", at=at)
+
+    def document(self) -> Document:
+        listed = (Listed.of(self._directory, part, partial(self._leaf, part)) for part in range(1, self._place.parts))
+        place = self._place
+        return Document([self._leaves[0], *listed], place.document, place.item, place.origin, place.rows)
+
+    def _leaf(self, part: int) -> Leaf:
+        """The leaf of a record, read once."""
+        leaf = self._leaves.get(part)
+        return self._leaves.setdefault(part, self._read(part)) if leaf is None else leaf
+
+    def _read(self, part: int) -> Leaf:
+        start, size = self._starts[part], self._directory.sizes[part]
+        at = start - HEADER_BYTES
+        if _sound_span(self._data, at) != (start, start + size):
+            check_header(self._data, at)
+            raise CorruptError(f"the directory of the object says {size} bytes of part {part}, which has others", at=at)
+        budget = Budget(self._limits, size)
+        record = read_record(self._data, start, start + size, budget, lazy=True)
+        if record.place != self._place._replace(part=part, document=NO_META, origin=NO_META, rows=None):
+            raise CorruptError(f"another record where part {part} of an object should be", at=start)
+        return self._proved(record, part)
+
+    def _proved(self, record: Record, part: int) -> Leaf:
+        leaf, alias, flags = record.leaf, record.alias, self._directory.flags
+        wrong = ""
+        if bool(flags[part] & _directory.ALIAS) != (alias is not None):  # known before a chain of them is followed
+            wrong = f"the directory of the object says {alias is None} of the alias of part {part}"
+        elif alias is not None:
+            chained = bool(flags[alias.part] & _directory.ALIAS)
+            target = leaf if chained else self._leaf(alias.part)
+            check_alias(target, alias, chained, leaf.at)
+            leaf = shared(leaf, target)
+        wrong = wrong or _directory.fault(self._directory, part, leaf, alias is not None)
+        if wrong:
+            raise CorruptError(wrong, at=leaf.at)
+        return leaf
+
+
+def check_header(data: memoryview, at: int) -> None:
+    """Raise what is wrong with the header of the record at `at`, if anything."""
+    walk = Walk.through(data[: at + FRAME_BYTES], at)
+    for _ in walk:
+        return
+    if walk.status not in (OK, CUT_PAYLOAD):
+        raise CorruptError(_WORDS[walk.status], at=at)
 
 
 FORMAT = Frame()

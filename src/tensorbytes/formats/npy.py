@@ -15,8 +15,8 @@ a comment after its dict, which NumPy skips; the note is a JSON object of _parts
   `dtype` in the note is the true one.
 - Text is an array of fixed width (<U5, |S5) where that is exact: no string ends with a
   zero, and it takes not much more room. Otherwise it is bytes and offsets.
-- Arrays of text and times (<M8[ns]) have their descr as metadata "numpy.dtype", unless
-  the note has `meta`, which then is all of the metadata.
+- Arrays of text and times (<M8[ns]) have their descr as their origin's "numpy.dtype", unless
+  the note has `origin`, which then is all of it.
 - A note without `path` is one of a value outside any structure.
 - What needs several arrays (ragged, sparse) is written as one npy after another: values
   first, which is what np.load reads, then those that `parts` lists.
@@ -64,7 +64,11 @@ class Npy(Format):
                 hints=[Hint("format", "npz", of="save")],
             )
         value, kind = leaves[0].value, leaves[0].kind
-        if isinstance(value, Tensor) and not (kind or value.meta or document.meta) and value.name is None:
+        if (
+            isinstance(value, Tensor)
+            and not (kind or value.meta or value.origin or document.meta or document.origin)
+            and value.name is None
+        ):
             descr = npy_arrays.NATIVE.get(value.dtype)
             if descr is not None:
                 return [npy_header.plain(descr, value.shape), value.data]

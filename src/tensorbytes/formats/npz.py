@@ -359,7 +359,7 @@ def _open(data: memoryview, member: Member, budget: Budget, options: Options) ->
         fetch,
         found.nbytes,
         part if text else None,
-        meta=found.meta,
+        origin=found.origin,
     )
     return Part(_name(member), npy_arrays.checked(later, found), found.header.note, member.at)
 

@@ -13,7 +13,8 @@ and data in a file beside this one, if it is read by its path (`_onnx_files.py`)
 A tensor's name is `name`; its metadata is metadata_props, except "onnx.doc_string", which is
 doc_string. What else ONNX can't say is in one more entry of metadata_props, "tensorbytes", a
 JSON object: `kind` (the value was a Python int, ...: tree.py), `encoding` ("bytes": ONNX's
-strings are text), `meta` (metadata whose key is "tensorbytes" itself). ONNX has no place for
+strings are text), `meta` (metadata whose key is "tensorbytes" itself), `origin` (how the
+value was held). ONNX has no place for
 structures, ragged tensors and the dtypes that its column in dtypes.py lacks; its sparse
 tensors are a message of their own, which exists in models alone. These are refused.
 
@@ -204,6 +205,8 @@ def _metadata(only: Leaf, value: Tensor | Strings) -> bytes:
     props: Mapping[str, str] = value.meta
     doc = props.get(DOC_STRING, "")
     hidden = {key: text for key, text in props.items() if key == NOTE or (key == DOC_STRING and not text)}
+    if value.origin:
+        note["origin"] = {key: utf8(value.origin[key]).decode() for key in sorted(value.origin)}
     if hidden:
         note["meta"] = {key: utf8(text).decode() for key, text in hidden.items()}
     shown = {key: text for key, text in props.items() if key not in (NOTE, DOC_STRING)}

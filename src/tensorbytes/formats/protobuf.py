@@ -4,7 +4,7 @@ The file is the message and nothing else, so code that protoc generates parses i
 language. It has the fields of a TensorProto first, then those of ours:
 
     dtype 1, tensor_shape 2, name 1000, meta 1001, kind 1006, layout 1007, encoding 1008,
-    document 1009, then tensor_content 4 or string_val 8
+    document 1009, origin 1014, document_origin 1015, then tensor_content 4 or string_val 8
 
 An unnamed dense tensor without metadata is byte for byte what tf.io.serialize_tensor
 writes. Structures take several messages: see `delimited`. There is no checksum: damage
@@ -23,7 +23,6 @@ from typing import Any
 from tensorbytes.budget import Budget
 from tensorbytes.errors import USE_TB, CorruptError, Hint, Limits, LossError
 from tensorbytes.formats import Format, Options, _message, _storing
-from tensorbytes.formats._extension import Place
 from tensorbytes.formats._storing import Storing
 from tensorbytes.tree import Document, path_name
 
@@ -52,7 +51,7 @@ class Protobuf(Format):
             )
         storing = Storing.of(options)
         storing.check_names(document)
-        return _message.encode(self, leaves[0], Place(document=document.meta), storing)[1]
+        return _message.encode(self, document, 0, None, storing)[1]
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
@@ -60,7 +59,7 @@ class Protobuf(Format):
         if place.parts != 1:
             raise CorruptError(f"part {place.part} of the {place.parts} parts of an object, without the others", at=0)
         # A number in a stream says nothing outside of it.
-        yield Document([leaf], place.document)
+        yield Document([leaf], place.document, origin=place.origin)
 
 
 FORMAT = Protobuf()

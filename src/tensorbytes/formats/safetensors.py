@@ -131,7 +131,7 @@ def _parts_of(document: Document, allow: frozenset[str], extended: bool) -> tupl
     if len(leaves) == 1 and not leaves[0].path:
         # Of a single value, its metadata is that of the whole: other software looks there.
         value = leaves[0].whole
-        meta = {key: text for key, text in value.meta.items() if extended or key not in ADVISORY} | meta
+        meta = {**value.meta, **meta}
         leaves = [leaves[0]._replace(value=amended(value, value.name, {}))]
     if not extended:
         for leaf in leaves:
@@ -149,7 +149,7 @@ def _parts_of(document: Document, allow: frozenset[str], extended: bool) -> tupl
         return [], meta
     parts = None if extended else _plain(leaves)
     if parts is None:
-        parts = _parts.pack(Document(leaves), _holds, ordered=False, advisory=extended)
+        parts = _parts.pack(Document(leaves, origin=document.origin), _holds, ordered=False, advisory=extended)
     if any(part.name == METADATA for part in parts):
         raise LossError(
             f"safetensors can't hold a tensor named {METADATA!r}",
@@ -167,7 +167,9 @@ def _plain(leaves: list[Leaf]) -> list[Part] | None:
             return None
         name = path[0][1]
         assert isinstance(name, str)
-        if not value.meta.keys() <= ADVISORY or not name.isprintable():  # not printable: half a character, perhaps
+        if (
+            value.meta or not value.origin.keys() <= ADVISORY or not name.isprintable()
+        ):  # not printable: half a character, perhaps
             return None
         parts.append(Part(name, value))
     return parts
@@ -269,7 +271,7 @@ def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
         document = _parts.unpack(_read_parts(files, lazy), budget, lazy)
         if len(document.leaves) == 1 and not document.leaves[0].path:
             return Document([_with_meta(document.leaves[0], meta)])
-        return Document(document.leaves, meta)
+        return Document(document.leaves, meta, origin=document.origin)
     return Document([_leaf(file.data, entry, lazy) for file in files for entry in file.entries], meta)
 
 

@@ -38,10 +38,11 @@ The notes are a JSON object:
 
     framework   where the tensors are from, if not "torch"; "" for NumPy
     document    metadata of the whole: {text: text}
+    document_origin  how the whole was held: {text: text}
     leaves      a list of notes, each on the value at its `path` (as in _parts.py), with
                 either `parts`, {part name: its note}, and for strings their `shape`;
-                or any of kind, name, meta, and `index`, "int32" for coordinates that torch
-                widens to int64. `meta` replaces the metadata that follow from the pickle.
+                or any of kind, name, meta, origin, and `index`, "int32" for coordinates that torch
+                widens to int64. `origin` replaces what follows from the pickle.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from collections.abc import Iterator
 from tensorbytes import storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, Limits, UnsupportedError
-from tensorbytes.formats import Format, Options, _zip
+from tensorbytes.formats import Format, Options, _zip, check_plain
 from tensorbytes.formats._torch import archive as torch_archive
 from tensorbytes.formats._torch import write as torch_write
 from tensorbytes.formats._torch.archive import MAGIC_BYTES, NOTES, Archive
@@ -85,6 +86,7 @@ class TorchFile(Format):
         return bool(slash) and (inner == b"data.pkl" or (inner.startswith(b"data/") and not inner.endswith(b".npy")))
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
+        check_plain(document)
         pickled, storages, notes = torch_write.encode(document)
         contents = [Content("archive/data.pkl", [pickled])]
         if notes:

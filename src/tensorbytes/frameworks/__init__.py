@@ -115,7 +115,7 @@ def from_value(value: Value, to: str, device: str | None = None) -> Any:
     if to == "tensor":
         return value
     if to == "original":
-        to = value.meta.get("framework", "numpy")
+        to = value.origin.get("framework", "numpy")
         if to not in BUILTIN:
             raise UnsupportedError(f"the file says that it comes from {to!r}, which is no framework known here")
     return get(to).from_value(value, device)
@@ -123,4 +123,4 @@ def from_value(value: Value, to: str, device: str | None = None) -> Any:
 
 def placement(value: Value, device: str | None) -> str | None:
     """Where a tensor shall live: None for the framework's default."""
-    return value.meta.get("device") if device == "original" else device
+    return value.origin.get("device") if device == "original" else device

@@ -11,7 +11,7 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, LossError, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Tensor, Value, with_meta
+from tensorbytes.tensor import Tensor, Value, with_origin
 
 
 def to_value(x: Any) -> Value:
@@ -29,11 +29,11 @@ def to_value(x: Any) -> Value:
         )
     if x.is_deleted():
         raise UnsupportedError("the array was deleted, or donated to a computation: it has no data any more")
-    meta = {"framework": "jax"}
+    origin = {"framework": "jax"}
     devices = sorted(f"{device.platform}:{device.id}" for device in x.devices())
     if devices != ["cpu:0"]:
-        meta["device"] = ",".join(devices)
-    return with_meta(numpy_adapter.to_value(np.asarray(x)), meta=meta)
+        origin["device"] = ",".join(devices)
+    return with_origin(numpy_adapter.to_value(np.asarray(x)), origin)
 
 
 def from_value(value: Value, device: str | None = None) -> Any:

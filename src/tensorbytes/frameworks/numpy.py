@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import LIMITS, Hint, LimitError, UnsupportedError
-from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
+from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 
 # The dtypes that metadata may ask for: they carry a width or a unit that the value itself does not.
 _FIXED_TEXT = re.compile(r"[<>|]?([US])(\d{1,9})")
@@ -47,7 +47,7 @@ def to_value(x: Any) -> Value:
     check_bool(row.name, flat)
     value = Tensor(row.name, x.shape, flat)
     return (
-        with_meta(value, meta={"numpy.dtype": x.dtype.newbyteorder("<").str})
+        with_origin(value, {"numpy.dtype": x.dtype.newbyteorder("<").str})
         if row.name.endswith(("time64", "delta64"))
         else value
     )
@@ -94,8 +94,8 @@ def _strings(x: Array) -> Strings:
         )
     value = Strings.from_items(items, x.shape, encoding)
     if x.dtype.kind == "T":
-        return with_meta(value, meta={"numpy.dtype": _STRING_DTYPES[x.dtype.coerce]})
-    return value if x.dtype.kind == "O" else with_meta(value, meta={"numpy.dtype": x.dtype.newbyteorder("<").str})
+        return with_origin(value, {"numpy.dtype": _STRING_DTYPES[x.dtype.coerce]})
+    return value if x.dtype.kind == "O" else with_origin(value, {"numpy.dtype": x.dtype.newbyteorder("<").str})
 
 
 def from_value(value: Value, device: str | None = None) -> Any:
@@ -110,7 +110,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
 
 def _array(value: Tensor) -> Array:
     if value.dtype in ("datetime64", "timedelta64"):
-        wanted = value.meta.get("numpy.dtype", "")
+        wanted = value.origin.get("numpy.dtype", "")
         letter = "M" if value.dtype == "datetime64" else "m"
         if not _TIME.fullmatch(wanted) or letter not in wanted[:2]:
             raise UnsupportedError(f"{value.dtype} without its unit: metadata 'numpy.dtype' is {wanted!r}")
@@ -119,7 +119,7 @@ def _array(value: Tensor) -> Array:
 
 
 def _text(value: Strings) -> Array:
-    wanted = value.meta.get("numpy.dtype")
+    wanted = value.origin.get("numpy.dtype")
     plain = value.numpy()
     if wanted is None:
         return plain

@@ -27,7 +27,7 @@ def to_value(x: Any) -> Value:
     data = numpy_adapter.to_value(np.asarray(stored))
     if not isinstance(data, Tensor):
         raise UnsupportedError("a sparse array of Python objects has no portable form")
-    return Sparse(layout, x.shape, parts, data, meta={"framework": "scipy", "type": f"{x.format}_{kind}"})
+    return Sparse(layout, x.shape, parts, data, origin={"framework": "scipy", "type": f"{x.format}_{kind}"})
 
 
 def _take_apart(x: Any) -> tuple[str, tuple[Array, ...], Array]:
@@ -57,7 +57,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
         raise UnsupportedError(
             "SciPy has no sparse strings", hints=[Hint("to", choices=("numpy", "tensorflow"), of="load")]
         )
-    wanted, _, kind = value.meta.get("type", "").partition("_")
+    wanted, _, kind = value.origin.get("type", "").partition("_")
     if wanted not in _FORMATS or kind not in ("array", "matrix"):
         wanted, kind = (value.layout if value.layout in _FORMATS else "coo"), "array"
     if value.layout == "bsc" or value.batch_rank:

@@ -12,30 +12,30 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta, with_origin
 
 _QUANTIZED = {"qint8": tf.int8, "quint8": tf.uint8, "qint32": tf.int32, "qint16": tf.int16, "quint16": tf.uint16}
 _UNIFORM = "tf.uniform_row_length"
 
 
 def to_value(x: Any) -> Value:
-    meta = {"framework": "tensorflow"}
+    origin = {"framework": "tensorflow"}
     if isinstance(x, tf.Variable):
-        meta["type"] = "Variable"
+        origin["type"] = "Variable"
         if not x.trainable:
-            meta["tf.trainable"] = "false"
+            origin["tf.trainable"] = "false"
         if not x.shape.is_fully_defined():
-            meta["tf.shape"] = _loose_shape(x.shape)
+            origin["tf.shape"] = _loose_shape(x.shape)
         name = x.name.partition(":")[0]
-        return with_meta(to_value(x.read_value()), name if name != "Variable" else None, meta)
+        return with_origin(with_meta(to_value(x.read_value()), name if name != "Variable" else None), origin)
     if isinstance(x, tf.SparseTensor):
         values = _dense(x.values)
-        return Sparse("coo", _shape(x.dense_shape), (x.indices.numpy(),), values, meta=meta)
+        return Sparse("coo", _shape(x.dense_shape), (x.indices.numpy(),), values, origin=origin)
     if isinstance(x, tf.RaggedTensor):
         splits = tuple(split.numpy() for split in x.nested_row_splits)
-        return Ragged(_dense(x.flat_values), splits, meta=meta | _uniform(x))
+        return Ragged(_dense(x.flat_values), splits, origin=origin | _uniform(x))
     if isinstance(x, tf.IndexedSlices):
-        return with_meta(_slices(x), meta=meta)
+        return with_origin(_slices(x), origin)
     if not isinstance(x, tf.Tensor):
         raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is not a TensorFlow tensor")
     if not hasattr(x, "numpy"):
@@ -43,8 +43,8 @@ def to_value(x: Any) -> Value:
             f"a symbolic tensor ({x.name}) has no value yet", hints=[Hint(purpose="call this outside tf.function")]
         )
     if not x.device.endswith("CPU:0"):
-        meta["device"] = x.device
-    return with_meta(_dense(x), meta=meta)
+        origin["device"] = x.device
+    return with_origin(_dense(x), origin)
 
 
 def _shape(dense_shape: Any) -> tuple[int, ...]:
@@ -85,15 +85,15 @@ def _uniform(x: Any) -> dict[str, str]:
 def _slices(x: Any) -> Sparse:
     indices = x.indices.numpy()[:, None]
     values = _dense(x.values)
-    meta = {"type": "IndexedSlices"}
+    origin = {"type": "IndexedSlices"}
     if x.dense_shape is None:
-        meta["tf.dense_shape"] = "none"
+        origin["tf.dense_shape"] = "none"
         shape = (int(indices.max(initial=-1)) + 1, *values.shape[1:])
     else:
         shape = _shape(x.dense_shape)
         if str(x.dense_shape.dtype.name) == "int32":
-            meta["tf.dense_shape"] = "int32"
-    return Sparse("coo", shape, (indices,), values, meta=meta)
+            origin["tf.dense_shape"] = "int32"
+    return Sparse("coo", shape, (indices,), values, origin=origin)
 
 
 def from_value(value: Value, device: str | None = None) -> Any:
@@ -103,7 +103,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
         if isinstance(value, Sparse):
             return _sparse(value)
         made = _tensor(value)
-        if value.meta.get("type") == "Variable":
+        if value.origin.get("type") == "Variable":
             return _variable(made, value)
         return made
 
@@ -122,7 +122,7 @@ def _device(where: str | None) -> Any:
 
 
 def _variable(made: Any, value: Value) -> Any:
-    loose = value.meta.get("tf.shape")
+    loose = value.origin.get("tf.shape")
     shape = made.shape
     if loose == "?...":
         shape = tf.TensorShape(None)
@@ -131,7 +131,7 @@ def _variable(made: Any, value: Value) -> Any:
         if len(sizes) != shape.rank or any(n not in (None, have) for n, have in zip(sizes, shape, strict=True)):
             raise UnsupportedError(f"metadata tf.shape={loose!r} does not fit a variable of shape {tuple(shape)}")
         shape = tf.TensorShape(sizes)
-    name, trainable = value.name or value.meta.get("name"), value.meta.get("tf.trainable") != "false"
+    name, trainable = value.name or value.origin.get("name"), value.origin.get("tf.trainable") != "false"
     return tf.Variable(made, trainable=trainable, name=name, shape=shape)
 
 
@@ -145,7 +145,7 @@ def _tensor(value: Tensor | Strings) -> Any:
             f"TensorFlow has no dtype for {value.dtype}", hints=[Hint("to", choices=("numpy", "tensor"), of="load")]
         )
     if row.name in _QUANTIZED:
-        if "torch.scale" in value.meta:
+        if "torch.scale" in value.origin:
             raise UnsupportedError(
                 f"TensorFlow's {row.name} has no scale and zero point",
                 hints=[Hint("to", choices=("torch", "tensor"), of="load")],
@@ -161,7 +161,7 @@ def _ragged(value: Ragged) -> Any:
         raise UnsupportedError(
             "rows of differing shapes have no RaggedTensor", hints=[Hint("to", choices=("numpy", "torch"), of="load")]
         )
-    lengths = value.meta.get(_UNIFORM, ",".join("-" * len(value.splits))).split(",")
+    lengths = value.origin.get(_UNIFORM, ",".join("-" * len(value.splits))).split(",")
     if len(lengths) != len(value.splits):
         raise UnsupportedError(f"metadata {_UNIFORM} names {len(lengths)} levels, the value has {len(value.splits)}")
     made = _tensor(value.values)
@@ -183,11 +183,11 @@ def _uniform_rows(values: Any, splits: Array, length: str) -> Any:
 
 
 def _sparse(value: Sparse) -> Any:
-    slices = value.meta.get("type") == "IndexedSlices"
+    slices = value.origin.get("type") == "IndexedSlices"
     value = value.to_coo()
     (indices,) = value.parts
     if slices and indices.shape[1] == 1:
-        kind = value.meta.get("tf.dense_shape")
+        kind = value.origin.get("tf.dense_shape")
         dense_shape = None if kind == "none" else tf.constant(value.shape, tf.int32 if kind == "int32" else tf.int64)
         return tf.IndexedSlices(_tensor(value.values), tf.constant(indices[:, 0]), dense_shape)
     if len(value.values.shape) != 1:

@@ -13,7 +13,7 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_origin
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _COMPRESSED = {
@@ -42,9 +42,9 @@ def to_value(x: Any) -> Value:
         if x.device.type == "meta":
             raise UnsupportedError(f"a tensor on the 'meta' device {tuple(x.shape)} has no data to store")
         if x.is_nested:
-            return with_meta(_nested(x), meta=_describe(x))
+            return with_origin(_nested(x), _describe(x))
         if type(x) in _PLAIN:
-            return with_meta(_by_layout(x.detach()), meta=_describe(x))
+            return with_origin(_by_layout(x.detach()), _describe(x))
     if isinstance(x, torch.nn.Module):
         raise UnsupportedError(
             f"{type(x).__module__}.{type(x).__qualname__} is a module", hints=[Hint(purpose="save model.state_dict()")]
@@ -57,22 +57,22 @@ def to_value(x: Any) -> Value:
 
 def _describe(x: torch.Tensor) -> dict[str, str]:
     """What is not in the values; only what differs from a fresh CPU tensor."""
-    meta = {"framework": "torch"}
+    origin = {"framework": "torch"}
     if x.device.type != "cpu":
-        meta["device"] = str(x.device)
+        origin["device"] = str(x.device)
     if x.requires_grad:
-        meta["requires_grad"] = "true"
+        origin["requires_grad"] = "true"
     if isinstance(x, torch.nn.Parameter):
-        meta["type"] = "Parameter"
+        origin["type"] = "Parameter"
     elif isinstance(x, torch.nn.Buffer):
-        meta["type"] = "Buffer"
+        origin["type"] = "Buffer"
         if not x.persistent:
-            meta["torch.persistent"] = "false"
+            origin["torch.persistent"] = "false"
     if x.layout == torch.strided and not x.is_nested and not x.is_contiguous():
         for name, (rank, memory_format) in _MEMORY_FORMATS.items():
             if x.dim() == rank and x.is_contiguous(memory_format=memory_format):
-                meta["memory_format"] = name
-    return meta
+                origin["memory_format"] = name
+    return origin
 
 
 def _by_layout(x: torch.Tensor) -> Value:
@@ -82,7 +82,7 @@ def _by_layout(x: torch.Tensor) -> Value:
     if x.layout == torch.sparse_coo:
         indices = np.ascontiguousarray(x._indices().cpu().numpy().T)
         value = Sparse("coo", tuple(x.shape), (indices,), _dense(x._values()))
-        return with_meta(value, meta={"torch.coalesced": "true"} if x.is_coalesced() else {})
+        return with_origin(value, {"torch.coalesced": "true"} if x.is_coalesced() else {})
     if x.layout in _COMPRESSED:
         layout, outer, inner = _COMPRESSED[x.layout]
         parts = (getattr(x, outer)().cpu().numpy(), getattr(x, inner)().cpu().numpy())
@@ -97,9 +97,9 @@ def _dense(x: torch.Tensor) -> Tensor:
         raise UnsupportedError(
             f"the dtype torch.{name} has no portable form", hints=[Hint(purpose="pass x.view(torch.uint8)")]
         )
-    meta: dict[str, str] = {}
+    origin: dict[str, str] = {}
     if x.is_quantized:
-        meta, x = _quantization(x), x.int_repr()
+        origin, x = _quantization(x), x.int_repr()
     flat = _flat_bytes(x)
     shape = tuple(x.shape)
     if name == _PAIRS:
@@ -110,7 +110,7 @@ def _dense(x: torch.Tensor) -> Tensor:
     elif row.bits < 8:
         flat = flat & row.value_mask
     numpy_adapter.check_bool(row.name, flat)
-    return Tensor(row.name, shape, flat, meta=meta)
+    return Tensor(row.name, shape, flat, origin=origin)
 
 
 def _check_storage(x: torch.Tensor) -> None:
@@ -164,7 +164,7 @@ def _nested(x: torch.Tensor) -> Ragged:
             raise UnsupportedError(
                 "a jagged tensor with holes or transposed", hints=[Hint(purpose="pass x.contiguous()")]
             )
-        return Ragged(_dense(x.values().detach()), (x.offsets().cpu().numpy(),), meta={"torch.layout": "jagged"})
+        return Ragged(_dense(x.values().detach()), (x.offsets().cpu().numpy(),), origin={"torch.layout": "jagged"})
     rows = [_dense(row) for row in x.detach().unbind()]
     if not rows:
         raise UnsupportedError(
@@ -173,7 +173,7 @@ def _nested(x: torch.Tensor) -> Ragged:
     sizes = np.array([row.shape for row in rows], np.int64).reshape(len(rows), len(rows[0].shape))
     splits = np.concatenate(([0], np.cumsum(sizes.prod(axis=1)))).astype(np.int64)
     values = Tensor(rows[0].dtype, (int(splits[-1]),), b"".join(row.data for row in rows))
-    return Ragged(values, (splits,), sizes, meta={"torch.layout": "strided"})
+    return Ragged(values, (splits,), sizes, origin={"torch.layout": "strided"})
 
 
 def _quantization(x: torch.Tensor) -> dict[str, str]:
@@ -199,16 +199,16 @@ def from_value(value: Value, device: str | None = None) -> Any:
     try:
         if where is not None:
             made = made.to(where)
-        if value.meta.get("requires_grad") == "true":
+        if value.origin.get("requires_grad") == "true":
             made.requires_grad_()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise UnsupportedError(f"torch can't put {made.dtype} on {where or 'cpu'!r} as asked: {reason}") from None
-    wrapper = {"Parameter": torch.nn.Parameter, "Buffer": torch.nn.Buffer}.get(value.meta.get("type", ""))
+    wrapper = {"Parameter": torch.nn.Parameter, "Buffer": torch.nn.Buffer}.get(value.origin.get("type", ""))
     if wrapper is torch.nn.Parameter:
         made = wrapper(made, requires_grad=made.requires_grad)
     elif wrapper:
-        made = wrapper(made, persistent=value.meta.get("torch.persistent") != "false")
+        made = wrapper(made, persistent=value.origin.get("torch.persistent") != "false")
     return made
 
 
@@ -234,16 +234,16 @@ def _tensor(value: Tensor) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, row.torch)
     standin = _INTEGERS.get(dtype.itemsize, dtype)
     made = (torch.from_numpy(flat).view(standin) if flat.size else torch.empty(0, dtype=standin)).reshape(shape)
-    rank, memory_format = _MEMORY_FORMATS.get(value.meta.get("memory_format", ""), (-1, None))
+    rank, memory_format = _MEMORY_FORMATS.get(value.origin.get("memory_format", ""), (-1, None))
     return (made.contiguous(memory_format=memory_format) if rank == len(shape) else made).view(dtype)
 
 
 def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.Tensor:
     ints = torch.from_numpy(integers).reshape(shape)
     try:
-        scale = json.loads(value.meta["torch.scale"])
-        zero = json.loads(value.meta["torch.zero_point"])
-        axis = int(value.meta.get("torch.axis", "0"))
+        scale = json.loads(value.origin["torch.scale"])
+        zero = json.loads(value.origin["torch.zero_point"])
+        axis = int(value.origin.get("torch.axis", "0"))
     except (KeyError, ValueError, RecursionError):
         raise UnsupportedError(f"torch needs a scale and a zero point for {value.dtype}; the file has none") from None
     with warnings.catch_warnings():
@@ -277,7 +277,7 @@ def _ragged(value: Ragged) -> torch.Tensor:
     values = _tensor(value.values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # nested tensors announce themselves as a prototype
-        if value.shapes is not None or value.meta.get("torch.layout") == "strided":
+        if value.shapes is not None or value.origin.get("torch.layout") == "strided":
             shapes = value.shapes if value.shapes is not None else np.diff(value.splits[0])[:, None]
             sizes = [int(n) for n in np.diff(value.splits[0])]
             rows = [
@@ -305,7 +305,7 @@ def _sparse(value: Sparse) -> torch.Tensor:
         warnings.simplefilter("ignore", UserWarning)  # compressed layouts announce themselves as beta
         if value.layout == "coo":
             indices = torch.from_numpy(np.ascontiguousarray(value.parts[0].T, np.int64))
-            coalesced = True if value.meta.get("torch.coalesced") == "true" else None
+            coalesced = True if value.origin.get("torch.coalesced") == "true" else None
             return torch.sparse_coo_tensor(
                 indices, values, value.shape, is_coalesced=coalesced, check_invariants=bool(coalesced)
             )

@@ -131,7 +131,9 @@ def _quantize(value: Tensor, spec: Quantize) -> Quantized:
                 Hint(purpose="no dtype, for the smallest encoding within the bound"),
             ],
         )
-    data = Tensor(parameters.stored, value.shape, found.encoded.raw.view(np.uint8), value.name, value.meta)
+    data = Tensor(
+        parameters.stored, value.shape, found.encoded.raw.view(np.uint8), value.name, value.meta, value.origin
+    )
     after = -(-flat.size * found.bits // 8) + parameters.nbytes
     report = Report(parameters.max_error, parameters.mean_error, parameters.snr, value.nbytes, after)
     return Quantized(data, parameters, report, found.bits)
@@ -209,7 +211,7 @@ def _dequantize(data: Tensor, parameters: Quantization, start: int) -> Tensor:
     elif parts:
         decode = _cast_back(original) if parameters.scales is None else _affine_back(parameters, parts, shape, start)
         passes.decode(raw.reshape(-1), parts, out, decode)
-    return Tensor(original, shape, out.view(np.uint8), data.name, data.meta)
+    return Tensor(original, shape, out.view(np.uint8), data.name, data.meta, data.origin)
 
 
 def _small(raw: Array, parameters: Quantization, out: Array) -> None:

@@ -60,7 +60,7 @@ class Casting:
             return leaf
         size = value.nbytes // dtypes.get(value.dtype).itemsize * dtypes.get(wanted).itemsize
         fetch = cache(lambda: self._cast(leaf, wanted))  # formats ask for a value more than once
-        later = Deferred("tensor", wanted, value.shape, fetch, size, None, value.name, value.meta)
+        later = Deferred("tensor", wanted, value.shape, fetch, size, None, value.name, value.meta, value.origin)
         return leaf._replace(value=later, stored=None)
 
     def _cast(self, leaf: Leaf, wanted: str) -> Tensor:
@@ -77,7 +77,7 @@ class Casting:
         if most:
             told = f"{value.dtype} cast to {wanted}, max error {most:.2g}"
             self.losses[leaf.name or ""] = Loss(leaf.name, "cast", told)
-        return Tensor(wanted, value.shape, made.view(np.uint8), value.name, value.meta)
+        return Tensor(wanted, value.shape, made.view(np.uint8), value.name, value.meta, value.origin)
 
 
 def _error(values: Array, back: Array, wanted: str, name: str | None) -> float:

@@ -286,8 +286,7 @@ class _Job:
         leaf = document.leaves[0]
         value: Any = leaf.whole
         # Metadata of the whole is that of its only tensor.
-        of_whole = {key: text for key, text in document.meta.items() if key not in formats.ADVISORY_OF_THE_WHOLE}
-        meta = {**of_whole, **value.meta}
+        meta = {**document.meta, **value.meta}
 
         def under(name: str | None) -> Document:
             return Document([Leaf(amended(value, name, meta), kind=leaf.kind)], item=document.item)
@@ -309,7 +308,7 @@ class _Job:
                     f"{paths[path]!r} and {leaf.name!r} would share the file {path}", hints=[Hint(purpose="rename one")]
                 )
             paths[path] = str(leaf.name)
-        told = document.meta.keys() - formats.ADVISORY_OF_THE_WHOLE
+        told = formats.told_of_the_whole(document)
         if told:
             self.report.losses.append(Loss(None, "meta", f"metadata of the whole, such as {min(told)!r}"))
         found = []

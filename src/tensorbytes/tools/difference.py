@@ -357,7 +357,7 @@ class _Comparison:
         known = self._found.get(name)
         if known is None:
             known = self._found[name] = TensorDiff(name, True, (_shape(a), _shape(b)), (_dtype(a), _dtype(b)))
-        units = [value.meta.get("numpy.dtype") for value in (a, b) if _dtype(value).endswith(("time64", "delta64"))]
+        units = [value.origin.get("numpy.dtype") for value in (a, b) if _dtype(value).endswith(("time64", "delta64"))]
         if len(units) == 2 and units[0] != units[1]:
             known.identical, known.why = False, f"{units[0]} | {units[1]}"
             return

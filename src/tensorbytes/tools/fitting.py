@@ -43,7 +43,7 @@ def fitted(chosen: Format, document: Document, options: Options) -> Fitted:
         what = "other items of its list are left out: it stands under its name"
         losses += [Loss(leaf.name, "structure", what) for leaf in kept if in_list(leaf)]
         kept = [under_its_name(leaf) for leaf in kept]
-    whole = Document(kept, document.meta, document.item)
+    whole = document._replace(leaves=kept)
     if kept:
         more, found, _ = _losses(None, whole, attempt, granted)
         granted, losses = granted | more, losses + found

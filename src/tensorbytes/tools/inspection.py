@@ -64,6 +64,7 @@ class Inspection(Displayed):
     tensors: list[TensorInfo]
     objects: int | None = 1  # documents of a stream, or records; None where counting would read everything
     meta: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)  # how the whole was held, as we noted it ourselves
     details: dict[str, str] = field(default_factory=dict)
     schema: Any = None  # of TFRecord files
     files: list[str] = field(default_factory=list)
@@ -73,7 +74,8 @@ class Inspection(Displayed):
     @property
     def told_meta(self) -> dict[str, str]:
         """The metadata that is worth a line: not the versions of a state_dict's modules."""
-        return {key: text for key, text in self.meta.items() if key not in ADVISORY_OF_THE_WHOLE}
+        own = {key: text for key, text in self.origin.items() if key not in ADVISORY_OF_THE_WHOLE}
+        return {**own, **self.meta}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -124,23 +126,24 @@ def inspect(
     assert isinstance(source, Documents)
     found: list[TensorInfo] = []
     size = len(source.data) if source.data is not None else _size(files_of(source.path))
-    objects, meta, listed_all = 0, {}, True
+    objects, listed_all = 0, True
+    meta: dict[str, str] = {}
+    origin: dict[str, str] = {}
     for document in source.documents():
         if not objects:
-            meta = dict(document.meta)
+            meta, origin = dict(document.meta), dict(document.origin)
         objects += 1
         if len(found) < _MOST_LISTED:
             found += [_info(leaf, source.path) for leaf in document.leaves]
         else:
             listed_all = False
-    return Inspection(source.path, source.format, size, found, objects, meta, listed_all=listed_all)
+    return Inspection(source.path, source.format, size, found, objects, meta, origin, listed_all=listed_all)
 
 
 def _info(leaf: Leaf, path: str) -> TensorInfo:
     entry = Entry(leaf, lambda value: value, path)
-    # Of some values the size is known when they are read.
-    size = None if isinstance(leaf.value, Deferred) and not leaf.value.nbytes else entry.nbytes
-    info = TensorInfo(entry.name, entry.kind, entry.dtype, entry.shape, size, dict(entry.meta))
+    kind, dtype, shape, size = leaf.header  # of some values the size is known when they are read
+    info = TensorInfo(entry.name, kind, dtype, shape, size, dict(entry.meta))
     if leaf.kind and leaf.kind != "object":
         info = replace(info, python=leaf.kind, value=_value(leaf, path))
     stored = entry.stored

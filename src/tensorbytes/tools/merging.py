@@ -237,8 +237,8 @@ class _Job(NamedTuple):
                     )
                 owners[placed.path], leaves[placed.path] = source.path, placed
         check_places(list(leaves.values()), "the files give two values one place")
-        meta = _meta(sources, documents, allowed)
-        chosen.write(Document(list(leaves.values()), meta), self.dst, allowed, self.options, self.sync)
+        meta, origin = _meta(sources, documents, allowed), _origin(documents)
+        chosen.write(Document(list(leaves.values()), meta, origin=origin), self.dst, allowed, self.options, self.sync)
         made = self._made(wanted, len(leaves), "tensor")
         kept = Document(list(leaves.values()))
         if wanted == "tb" or any(leaf.stored is not None for leaf in kept.leaves):
@@ -275,6 +275,15 @@ def _placed(leaf: Leaf, prefix: Prefix, path: str) -> Leaf:
 def _stem(path: str) -> str:
     name = os.path.basename(path.rstrip("/\\"))
     return name.partition(".")[0] or name
+
+
+def _origin(documents: list[Document]) -> dict[str, str]:
+    """What all files that say how they were held agree on."""
+    found: dict[str, set[str]] = {}
+    for document in documents:
+        for key, text in document.origin.items():
+            found.setdefault(key, set()).add(text)
+    return {key: texts.pop() for key, texts in found.items() if len(texts) == 1}
 
 
 def _meta(sources: list[Documents], documents: list[Document], allowed: frozenset[str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     kind: str
     dtype: str
     values: Tensor | Strings | None  # None for what tells of rows alone
-    meta: Mapping[str, str] = NO_META
+    origin: Mapping[str, str] = NO_META
     row_lengths: Array | None = None
     rows: int = 0
     missing: int = 0
@@ -115,26 +115,26 @@ def _slices(leaf: Leaf, limits: Limits) -> Iterator[Value]:
     for start in range(0, total, step):
         part = value.part(slice(start, min(start + step, total)))
         assert isinstance(part, Tensor)
-        yield Tensor(part.dtype, part.shape, part.data, value.name, value.meta)
+        yield Tensor(part.dtype, part.shape, part.data, value.name, value.meta, value.origin)
 
 
 def _piece(name: str, value: Value) -> Piece:
     if isinstance(value, Ragged):
         lengths = np.diff(value.splits[0])
         return Piece(
-            name, "ragged", _dtype(value.values), value.values, _meta(value), row_lengths=lengths, rows=len(value)
+            name, "ragged", _dtype(value.values), value.values, _origin(value), row_lengths=lengths, rows=len(value)
         )
     if isinstance(value, Sparse):
         if value.layout == "dia" and isinstance(value.values, Tensor):  # without what lies outside the matrix
             value = value.to_coo()
         cells = math.prod(value.shape)
-        return Piece(name, "sparse", _dtype(value.values), value.values, _meta(value), cells=cells)
+        return Piece(name, "sparse", _dtype(value.values), value.values, _origin(value), cells=cells)
     kind = "tensor" if isinstance(value, Tensor) else "strings"
-    return Piece(name, kind, _dtype(value), value, value.meta)
+    return Piece(name, kind, _dtype(value), value, value.origin)
 
 
-def _meta(value: Ragged | Sparse) -> dict[str, str]:
-    return {**value.values.meta, **value.meta}
+def _origin(value: Ragged | Sparse) -> dict[str, str]:
+    return {**value.values.origin, **value.origin}
 
 
 def _dtype(value: Tensor | Strings) -> str:

@@ -32,7 +32,7 @@ def count(value: Value) -> int | None:
 
 def cut(value: Value, start: int, stop: int) -> Value:
     """Rows start to stop, as views; name and metadata stay."""
-    return amended(_cut(value, start, stop), value.name, value.meta)
+    return amended(_cut(value, start, stop), value.name, value.meta, value.origin)
 
 
 def _cut(value: Value, start: int, stop: int) -> Value:
@@ -64,7 +64,7 @@ def rows_of(value: Value) -> Iterator[Value]:
     if total is None:
         raise LossError("a scalar or sparse value has no rows to take apart", feature="rows")
     for index in range(total):
-        yield amended(_row(value, index), None, _row_meta(value))
+        yield amended(_row(value, index), None, {}, _row_origin(value))
 
 
 def _row(value: Value, index: int) -> Value:
@@ -79,9 +79,9 @@ def _row(value: Value, index: int) -> Value:
     return one.values if one.shapes is None else _reshaped(one.values, tuple(one.shapes[0].tolist()))
 
 
-def _row_meta(value: Value) -> dict[str, str]:
+def _row_origin(value: Value) -> dict[str, str]:
     """What is true of a row as it is of the whole."""
-    return {key: text for key, text in value.meta.items() if key in ("framework", "numpy.dtype")}
+    return {key: text for key, text in value.origin.items() if key in ("framework", "numpy.dtype")}
 
 
 def _reshaped(value: Tensor | Strings, shape: tuple[int, ...]) -> Tensor | Strings:
@@ -93,7 +93,7 @@ def _reshaped(value: Tensor | Strings, shape: tuple[int, ...]) -> Tensor | Strin
 def scalar(row: Value) -> Value:
     """A row of one element as that element."""
     if isinstance(row, Tensor | Strings) and row.shape == (1,):
-        return amended(_reshaped(row, ()), None, row.meta)
+        return amended(_reshaped(row, ()), None, row.meta, row.origin)
     return row
 
 
@@ -106,7 +106,7 @@ def moved(value: Value, axis: int) -> Value:
     size = dtypes.get(value.dtype).itemsize
     elements = np.moveaxis(np.ndarray(value.shape, f"V{size}", value.data), axis, 0)
     flat = elements.copy(order="C").reshape(-1).view(np.uint8)
-    return Tensor(value.dtype, elements.shape, flat, value.name, value.meta)
+    return Tensor(value.dtype, elements.shape, flat, value.name, value.meta, value.origin)
 
 
 def _describe(value: Value) -> str:
@@ -180,7 +180,7 @@ class Column:
         self._inner: tuple[int, ...] = ()
         self._counted = 0  # rows in _shapes
         self._ragged, self._shaped = ragged, False
-        self._meta: dict[str, str] = {}
+        self._origin: dict[str, str] = {}
         self.rows = 0
 
     def add_row(self, row: Value) -> None:
@@ -208,7 +208,7 @@ class Column:
 
     def _note(self, value: Value, rows: int) -> None:
         if not self.rows:
-            self._meta = _row_meta(value)
+            self._origin = _row_origin(value)
         self.rows += rows
 
     def _store(self, values: Tensor | Strings) -> None:
@@ -253,7 +253,7 @@ class Column:
         if self._elements is None:
             raise LossError("no rows to stack", feature="stack")
         made = self._nested() if self._levels else self._flat()
-        return amended(made, None, self._meta)
+        return amended(made, None, {}, self._origin)
 
     def _nested(self) -> Ragged:
         assert self._elements is not None

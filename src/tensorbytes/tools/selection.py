@@ -60,7 +60,7 @@ class Selection:
             kept = [under_its_name(leaf) for leaf in kept]
         placed = [self._placed(leaf) for leaf in kept]
         check_places(placed)
-        return Document(placed, document.meta, document.item)
+        return document._replace(leaves=placed)
 
     def _placed(self, leaf: Leaf) -> Leaf:
         old = leaf.name

@@ -232,18 +232,24 @@ def _read_documents(
     count = 0
     compressed = plain = False
     for count, document in enumerate(source.documents(), 1):
-        total = None if document.item else sum(leaf.value.nbytes for leaf in document.leaves)
+        sizes = [_size(leaf) for leaf in document.leaves]
+        total = None if document.item else sum(sizes)
         done = 0
-        for leaf in document.leaves:
-            if leaf.kind == "object":  # nothing of it is read, here or elsewhere
-                found.unread += 1
+        for leaf, size in zip(document.leaves, sizes, strict=True):
+            try:
+                if leaf.kind == "object":  # nothing of it is read, here or elsewhere
+                    found.unread += 1
+                    continue
+                compressed, plain = compressed or leaf.stored is not None, plain or leaf.stored is None
+            except CorruptError as error:  # a record that was listed, and can't be read
+                found.faults.append(Fault(leaf.name, error.what, error.at or None))
+                found.tensors, found.nbytes, done = found.tensors + 1, found.nbytes + size, done + size
                 continue
             found.tensors += 1
-            compressed, plain = compressed or leaf.stored is not None, plain or leaf.stored is None
-            row = _checked(leaf, found, digests is not None)
+            row = _checked(leaf, size, found, digests is not None)
             if digests is not None and row is not None:
                 digests.append(row)
-            done += leaf.value.nbytes
+            done += size
             if progress is not None:
                 progress(done, total) if total else progress(found.nbytes, None)
         if document.item:
@@ -252,7 +258,15 @@ def _read_documents(
         found.checksums = "CRC-32C of each compressed tensor" if plain else "CRC-32C of each tensor"
 
 
-def _checked(leaf: Leaf, found: Soundness, wanted: bool) -> dict[str, Any] | None:
+def _size(leaf: Leaf) -> int:
+    """What a tensor takes in memory, as far as that is known before it is read."""
+    try:
+        return leaf.header.nbytes or 0
+    except CorruptError:
+        return 0
+
+
+def _checked(leaf: Leaf, size: int, found: Soundness, wanted: bool) -> dict[str, Any] | None:
     """Look at one tensor; its row of a manifest, if that is wanted and it is whole."""
     try:
         if leaf.check is not None:
@@ -262,7 +276,7 @@ def _checked(leaf: Leaf, found: Soundness, wanted: bool) -> dict[str, Any] | Non
             _digest(value)
     except CorruptError as error:
         found.faults.append(Fault(leaf.name, error.fault, error.at or None))
-        found.nbytes += leaf.value.nbytes
+        found.nbytes += size
         return None
     found.nbytes += value.nbytes
     return _row(leaf.name, value) if wanted else None
@@ -289,8 +303,8 @@ def _digest(value: Value) -> str:
 def _pieces(value: Value) -> Iterator[Any]:
     """The value as the native frame has it, without its name and metadata; never one big join."""
     # The unit of times is a part of them.
-    meta = {key: text for key, text in value.meta.items() if key == "numpy.dtype" and "64[" in text}
-    yield from formats.get("tb").encode(Document([Leaf(amended(value, None, meta))]), frozenset(), {})
+    origin = {key: text for key, text in value.origin.items() if key == "numpy.dtype" and "64[" in text}
+    yield from formats.get("tb").encode(Document([Leaf(amended(value, None, {}, origin))]), frozenset(), {})
 
 
 def _compare(found: Soundness, sums: list[dict[str, Any]], digests: list[dict[str, Any]]) -> None:

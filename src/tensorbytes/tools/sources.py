@@ -19,7 +19,7 @@ from tensorbytes.reader import naming
 from tensorbytes.tensor import Array, Value
 from tensorbytes.tools import recognition, rows
 from tensorbytes.tools.recognition import named_records
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document, Leaf, plain
 
 TFRECORD = "tfrecord"
 # Formats whose files are tables of rows.
@@ -79,7 +79,7 @@ class Documents:
     def documents(self) -> Iterator[Document]:
         """The documents one after another, lazily decoded."""
         with naming(self.path):
-            yield from self._decode(True)
+            yield from map(plain, self._decode(True))
 
     def objects(self) -> list[Leaf]:
         """What stands in the file and is not read; of formats that may hold such things."""
@@ -94,7 +94,7 @@ class Documents:
     def verified(self) -> Iterator[Document]:
         """The same, every byte checked that can be checked."""
         with naming(self.path):
-            yield from self._decode(False)
+            yield from map(plain, self._decode(False))
 
 
 class Table:

@@ -293,7 +293,7 @@ class _Job(NamedTuple):
         try:
             for start, stop in parts.filled(sizes, most):
                 leaves = [leaf for group in together[start:stop] for leaf in group]
-                some = Document(leaves, document.meta, document.item)
+                some = document._replace(leaves=leaves)
                 chosen.write(some, files.new(), frozenset(), self._stream_option(wanted), self.sync)
                 items.append(len(leaves))
                 self._tell(sum(sizes[:stop]), sum(sizes))

@@ -177,7 +177,7 @@ class _Tally:
     """What is added up for one name."""
 
     def __init__(self, piece: Piece, bins: int) -> None:
-        self.kind, self.dtype, self.meta = piece.kind, piece.dtype, piece.meta
+        self.kind, self.dtype, self.origin = piece.kind, piece.dtype, piece.origin
         self.numbers = None if piece.dtype == "string" else Numbers(piece.dtype, bins)
         self.texts = Texts() if piece.dtype == "string" else None
         self.row_lengths = Lengths()
@@ -198,7 +198,7 @@ class _Tally:
 
     def _check_unit(self, piece: Piece) -> None:
         if piece.dtype in _TIMES:
-            units = self.meta.get("numpy.dtype"), piece.meta.get("numpy.dtype")
+            units = self.origin.get("numpy.dtype"), piece.origin.get("numpy.dtype")
             if units[0] != units[1]:
                 raise UsageError(f"{piece.name!r} is {units[0]} and {units[1]} in one stream: no figures for both")
 
@@ -240,7 +240,7 @@ class _Tally:
     def _figures(self, numbers: Numbers) -> dict[str, Any]:
         of = "magnitude" if "complex" in self.dtype else ""
         if self.dtype in _TIMES:
-            told = _UNIT.fullmatch(self.meta.get("numpy.dtype", ""))
+            told = _UNIT.fullmatch(self.origin.get("numpy.dtype", ""))
             of = self.dtype + (told[2] if told else "")
         bars = Histogram(tuple(numbers.edges), tuple(numbers.counts)) if numbers.finite else None
         return {key: getattr(numbers, key) for key in _FIGURES} | {"of": of, "histogram": bars}

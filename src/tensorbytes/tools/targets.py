@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorbytes import formats, storage
 from tensorbytes.errors import Hint, LossError, TensorbytesError, UsageError
-from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE, Options
+from tensorbytes.formats import ADVISORY, Options
 from tensorbytes.records import RecordWriter, Schema, open_records
 from tensorbytes.records.files.paths import shard_path
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value, amended, identical
@@ -65,11 +65,11 @@ class Target:
         """The leaves of a row that are like none before: what is lost of them is not known yet."""
         found = []
         for leaf in row.leaves:
-            mark = (leaf.path, leaf.kind, frozenset(leaf.value.meta))
+            mark = (leaf.path, leaf.kind, frozenset(leaf.value.meta), frozenset(leaf.value.origin))
             if mark not in self._met:
                 self._met.add(mark)
                 found.append(leaf)
-        return Document(found, {} if self.rows else row.meta)
+        return Document(found, {} if self.rows else row.meta, origin={} if self.rows else row.origin)
 
     def _lacking(self, columns: Columns) -> None:
         for name in columns.present:
@@ -86,7 +86,7 @@ def row_losses(document: Document) -> list[Loss]:
     """What is lost when a document becomes a row, or its arrays become columns: all but names and tensors."""
     losses = [
         Loss(None, "meta", f"metadata of the whole, such as {key!r}")
-        for key in sorted(document.meta.keys() - ADVISORY_OF_THE_WHOLE)[:1]
+        for key in sorted(formats.told_of_the_whole(document))[:1]
     ]
     for leaf in document.leaves:
         if len(leaf.path) > 1 or (leaf.path and leaf.path[0][0] != "key"):
@@ -94,8 +94,8 @@ def row_losses(document: Document) -> list[Loss]:
         if leaf.kind not in ("", "numpy"):
             losses.append(Loss(leaf.name, "kind", f"that it was a Python {leaf.kind}"))
         value = leaf.value
-        own = [key for key in value.meta if key not in ADVISORY and key != "numpy.dtype"]
-        losses += [Loss(leaf.name, "meta", f"metadata {key}={value.meta[key]!r}") for key in own]
+        own = {key: text for key, text in value.origin.items() if key not in ADVISORY and key != "numpy.dtype"}
+        losses += [Loss(leaf.name, "meta", f"metadata {key}={text!r}") for key, text in {**own, **value.meta}.items()]
     return losses
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes import formats
 from tensorbytes.errors import CorruptError, Limits
-from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE
 from tensorbytes.tensor import Sparse, Strings, Tensor, Value, amended, identical
 from tensorbytes.tools.report import Report
 from tensorbytes.tools.sources import BATCH_ROWS, Columns, Documents, Table, as_table, open_source, row_documents
@@ -116,7 +116,7 @@ def _compare_documents(expected: Document, got: Document, lost: _Lost, path: str
 
 
 def _told(document: Document) -> dict[str, str]:
-    return {key: text for key, text in document.meta.items() if key not in ADVISORY_OF_THE_WHOLE}
+    return formats.told_of_the_whole(document)
 
 
 def _by_place(leaves: list[Leaf], whole: bool) -> dict[Any, Leaf]:
@@ -126,7 +126,7 @@ def _by_place(leaves: list[Leaf], whole: bool) -> dict[Any, Leaf]:
 
 def _same_description(a: Leaf, b: Leaf, lost: set[str]) -> bool:
     """Whether two leaves were the same Python value, with the same metadata."""
-    metas = ({key: text for key, text in leaf.value.meta.items() if key not in ADVISORY | lost} for leaf in (a, b))
+    metas = ({key: text for key, text in formats.told(leaf.value).items() if key not in lost} for leaf in (a, b))
     one, two = metas
     return ("kind" in lost or a.kind == b.kind) and ("meta" in lost or one == two)
 

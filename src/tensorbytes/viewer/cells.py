@@ -148,7 +148,7 @@ class Cells:
 def sampled_flat(tensor: Tensor) -> Tensor:
     part = sampled(tensor, Size(numbers=4096)).value
     assert isinstance(part, Tensor)
-    return Tensor(part.dtype, (elements(part).size,), part.data, None, part.meta)
+    return Tensor(part.dtype, (elements(part).size,), part.data, None, part.meta, part.origin)
 
 
 def _is_binary(start: bytes) -> bool:

@@ -89,7 +89,7 @@ def _numbers(tensor: Tensor, most: int) -> Sample:
     run = max(most // _RUNS, 1)
     starts = np.linspace(0, total - run, _RUNS).astype(np.int64).tolist()
     data = b"".join(tensor.data[start * item : (start + run) * item] for start in starts)
-    part = Tensor(tensor.dtype, (run * _RUNS,), data, tensor.name, tensor.meta)
+    part = Tensor(tensor.dtype, (run * _RUNS,), data, tensor.name, tensor.meta, tensor.origin)
     return Sample(part, f"{count(run * _RUNS)} of {many(total, 'element')}, in {_RUNS} runs", len(data))
 
 
@@ -101,7 +101,9 @@ def _strings(value: Strings, size: Size) -> Sample:
         return Sample(value, nbytes=value.nbytes)
     end = int(value.offsets[taken])
     # Its bytes were checked when the whole was made, and text is cut between two strings.
-    part = Strings((taken,), value.offsets[: taken + 1], value.data[:end], value.encoding, value.name, value.meta)
+    part = Strings(
+        (taken,), value.offsets[: taken + 1], value.data[:end], value.encoding, value.name, value.meta, value.origin
+    )
     return Sample(part, f"the first {count(taken)} of {many(total, 'string')}", end)
 
 
@@ -144,7 +146,7 @@ def resolved(leaf: Leaf, size: Size) -> tuple[Value, str]:
         raise TooLargeError(f"a single row of it takes {amount(each)} decoded")
     part: Any = value.part(slice(0, taken))
     words = f"the first {count(taken)} of {many(total, 'row')}, which are decoded" if taken < total else ""
-    return amended(part, value.name, value.meta), words
+    return amended(part, value.name, value.meta, value.origin), words
 
 
 def _unbounded(value: Deferred) -> bool:

@@ -66,7 +66,7 @@ def kind_line(value: Value) -> str:
     """Ragged int64, [100, ?], 4 kB."""
     kind = {Ragged: "ragged ", Sparse: "sparse "}.get(type(value), "")
     layout = f" ({value.layout})" if isinstance(value, Sparse) else ""
-    unit = value.meta.get("numpy.dtype", "") if isinstance(value, Tensor) and value.dtype.endswith("64") else ""
+    unit = value.origin.get("numpy.dtype", "") if isinstance(value, Tensor) and value.dtype.endswith("64") else ""
     stated = unit[3:] if "[" in unit and len(unit) < 12 else ""
     line = f"{kind}{dtype_of(value)}{stated}{layout}"
     return f"{escape(line)} · {words.shape(shape_of(value))} · {words.amount(value.nbytes)}"
@@ -246,7 +246,9 @@ def numbers(tensor: Tensor, most: int = _FIRST) -> str:
     """The first elements, separated by commas; how they are nested is left out."""
     total = math.prod(tensor.shape)
     item = tensor.nbytes // total if total else 0
-    start = Tensor(tensor.dtype, (min(total, most),), tensor.data[: min(total, most) * item], None, tensor.meta)
+    start = Tensor(
+        tensor.dtype, (min(total, most),), tensor.data[: min(total, most) * item], None, tensor.meta, tensor.origin
+    )
     try:
         first = numpy_adapter.from_value(start)
     except UnsupportedError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tensorbytes import storage
 from tensorbytes.budget import Budget
@@ -17,7 +17,7 @@ from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.read import Rows
 from tensorbytes.formats._arrow.table import Place, Source
 from tensorbytes.formats._arrow.write import arrow
-from tensorbytes.tensor import Value, amended
+from tensorbytes.tensor import Value, with_meta, with_origin
 from tensorbytes.typing import bytes_view
 
 
@@ -222,7 +222,15 @@ def read_batches(
     return _batches(opened, _chosen(opened, columns), rows, budget)
 
 
-def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, dict[str, str]]]:
+# A column, its metadata and its origin.
+_Chosen: TypeAlias = tuple[Place, dict[str, str], dict[str, str]]
+
+
+def _texts(said: Any) -> dict[str, str]:
+    return {str(key): str(text) for key, text in said.items()} if isinstance(said, dict) else {}
+
+
+def _chosen(source: Source, columns: Sequence[str] | None) -> list[_Chosen]:
     found = {}
     for place, note in arrow_table.places(source)[1]:
         if columns is not None and place.name not in columns:
@@ -237,11 +245,7 @@ def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, 
             raise UnsupportedError(
                 f"two columns are named {place.name!r}", tensor=place.name, hints=[Hint(purpose="rename one")]
             )
-        meta = note.get("meta", {})
-        found[place.name] = (
-            place,
-            {str(key): str(text) for key, text in meta.items()} if isinstance(meta, dict) else {},
-        )
+        found[place.name] = place, _texts(note.get("meta")), _texts(note.get("origin"))
     missing = [name for name in columns or () if name not in found]
     if missing:
         raise UsageError(
@@ -250,14 +254,12 @@ def _chosen(source: Source, columns: Sequence[str] | None) -> list[tuple[Place, 
     return list(found.values())
 
 
-def _batches(
-    source: Source, chosen: list[tuple[Place, dict[str, str]]], rows: int, budget: Budget
-) -> Iterator[dict[str, Value]]:
+def _batches(source: Source, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[dict[str, Value]]:
     pending: list[list[Any]] = [[] for _ in chosen]
     have = 0
     for number, count in enumerate(source.lengths):
         budget = budget.renewed(source.size)
-        for held, (place, _) in zip(pending, chosen, strict=True):
+        for held, (place, *_) in zip(pending, chosen, strict=True):
             held.extend(place.arrays(number, number + 1, budget))
         have += count
         while have >= rows:
@@ -267,12 +269,10 @@ def _batches(
         yield _taken(pending, chosen, have, budget.renewed(source.size))
 
 
-def _taken(
-    pending: list[list[Any]], chosen: list[tuple[Place, dict[str, str]]], rows: int, budget: Budget
-) -> dict[str, Value]:
+def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: Budget) -> dict[str, Value]:
     """The first rows of what is pending, which is taken away."""
     batch: dict[str, Value] = {}
-    for held, (place, meta) in zip(pending, chosen, strict=True):
+    for held, (place, meta, origin) in zip(pending, chosen, strict=True):
         want, arrays = rows, []
         while want:
             array = held.pop(0)
@@ -283,5 +283,5 @@ def _taken(
                 arrays.append(array)
             want -= len(array)
         found: Rows = place.read(arrays, budget)
-        batch[place.name] = amended(found, None, {**found.meta, **meta}) if meta else found
+        batch[place.name] = with_origin(with_meta(found, meta=meta), origin)
     return batch

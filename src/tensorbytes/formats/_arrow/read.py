@@ -44,7 +44,7 @@ def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, wher
             found = _retyped(found, wanted.dtype)
     except InvalidValueError as error:
         raise CorruptError(f"column {where!r}: {error.fault}", at=0) from None
-    return amended(found, None, dict(wanted.meta)) if wanted.meta else found
+    return amended(found, None, wanted.meta, wanted.origin) if wanted.origin else found
 
 
 def _value(array: Any, budget: Budget, where: str) -> Rows:
@@ -256,12 +256,21 @@ def joined(pieces: Sequence[Rows]) -> Rows:
     if isinstance(first, Tensor):
         tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
         shape = (sum(piece.shape[0] for piece in tensors), *first.shape[1:])
-        return Tensor(first.dtype, shape, b"".join(piece.data for piece in tensors), meta=first.meta)
+        return Tensor(
+            first.dtype, shape, b"".join(piece.data for piece in tensors), meta=first.meta, origin=first.origin
+        )
     if isinstance(first, Strings):
         strings = [piece for piece in pieces if isinstance(piece, Strings)]
         shape = (sum(piece.shape[0] for piece in strings), *first.shape[1:])
         offsets = _chained([piece.offsets for piece in strings])
-        return Strings(shape, offsets, b"".join(piece.data for piece in strings), first.encoding, meta=first.meta)
+        return Strings(
+            shape,
+            offsets,
+            b"".join(piece.data for piece in strings),
+            first.encoding,
+            meta=first.meta,
+            origin=first.origin,
+        )
     rows = [piece for piece in pieces if isinstance(piece, Ragged)]
     values = joined([piece.values for piece in rows])
     assert not isinstance(values, Ragged)
@@ -269,7 +278,7 @@ def joined(pieces: Sequence[Rows]) -> Rows:
     shapes = (
         None if first.shapes is None else np.concatenate([piece.shapes for piece in rows if piece.shapes is not None])
     )
-    return Ragged(values, splits, shapes, meta=first.meta)
+    return Ragged(values, splits, shapes, meta=first.meta, origin=first.origin)
 
 
 def _chained(levels: Sequence[Array]) -> Array:

@@ -60,7 +60,7 @@ def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: 
     arrays, fields = [], []
     taken = {part.name for part, _ in _parts(document, seconds)} if shapes else set()
     for part, held in _parts(document, seconds):
-        made = (column if by_row else whole)(held, held.meta, seconds)
+        made = (column if by_row else whole)(held, held.origin, seconds)
         note = dict(part.note)
         if made.note:
             note["column"] = made.note
@@ -90,25 +90,25 @@ def _parts(document: Document, seconds: bool) -> list[tuple[Part, Rows]]:
     """The columns: ragged values stay whole, sparse ones come apart."""
 
     def holds(x: Tensor | Strings) -> bool:
-        return is_native(x, x.meta, seconds)
+        return is_native(x, x.origin, seconds)
 
     # Packed as something small, under the same name and with the same metadata.
     leaves = [
-        leaf._replace(value=Tensor("bool", (0,), b"", leaf.value.name, leaf.value.meta))
+        leaf._replace(value=Tensor("bool", (0,), b"", leaf.value.name, leaf.value.meta, leaf.value.origin))
         if isinstance(leaf.whole, Ragged)
         else leaf
         for leaf in document.leaves
     ]
     remaining = iter(document.leaves)
     found: list[tuple[Part, Rows]] = []
-    for part in pack(Document(leaves, document.meta), holds):
+    for part in pack(document._replace(leaves=leaves), holds):
         note = {key: item for key, item in part.note.items() if key != "encoding"}
         held: Any = part.value
         if "of" not in note:
             own = next(remaining).whole
             if isinstance(own, Ragged):
                 held = own
-                if not is_native(own.values, own.meta, seconds):
+                if not is_native(own.values, own.origin, seconds):
                     assert isinstance(own.values, Tensor)
                     note["dtype"] = own.values.dtype
         assert isinstance(held, Tensor | Strings | Ragged)
@@ -325,9 +325,9 @@ def _placed(place: Place, found: Rows, by_row: bool) -> Rows:
     if by_row or place.nested:
         return found
     if isinstance(found, Tensor):
-        return Tensor(found.dtype, found.shape[1:], found.data, meta=found.meta)
+        return Tensor(found.dtype, found.shape[1:], found.data, meta=found.meta, origin=found.origin)
     if isinstance(found, Strings):
-        return Strings(found.shape[1:], found.offsets, found.data, found.encoding, meta=found.meta)
+        return Strings(found.shape[1:], found.offsets, found.data, found.encoding, meta=found.meta, origin=found.origin)
     raise CorruptError(f"column {place.name!r}: a list that no note explains, in a table of one row", at=0)
 
 
@@ -349,7 +349,7 @@ def _deferred(place: Place, by_row: bool, budget: Budget) -> Value | Deferred:
         return _cut(place, index, by_row, budget.renewed(source.size))
 
     cut = part if held.kind == "tensor" else None
-    return Deferred(held.kind, held.dtype, shape, fetch, size, cut, meta=held.meta)
+    return Deferred(held.kind, held.dtype, shape, fetch, size, cut, meta=held.meta, origin=held.origin)
 
 
 def _cut(place: Place, index: Any, by_row: bool, budget: Budget) -> Tensor:
@@ -373,7 +373,7 @@ def _cut(place: Place, index: Any, by_row: bool, budget: Budget) -> Tensor:
     assert isinstance(found, Tensor)
     elements = np.ndarray(found.shape, f"V{dtypes.get(found.dtype).itemsize}", found.data)
     picked = np.asarray(elements[index])
-    return Tensor(found.dtype, picked.shape, picked.tobytes(), meta=found.meta)
+    return Tensor(found.dtype, picked.shape, picked.tobytes(), meta=found.meta, origin=found.origin)
 
 
 def _between(place: Place, low: int, high: int, budget: Budget) -> list[Any]:

@@ -32,6 +32,7 @@ class Form(NamedTuple):
     base: str  # tensor or strings
     dtype: str
     dims: tuple[int | None, ...]
+    origin: Mapping[str, str] = {}
     meta: Mapping[str, str] = {}
     ragged: bool = False
 
@@ -119,10 +120,10 @@ def _scalar_form(kind: Any, where: str) -> Form:
     family = text.partition("[")[0]
     if family in _TIMES:
         dtype, letter = _TIMES[family]
-        meta = {"numpy.dtype": f"<{letter}8[{kind.unit}]"}
+        origin = {"numpy.dtype": f"<{letter}8[{kind.unit}]"}
         if family == "timestamp" and kind.tz is not None:
-            meta["timezone"] = kind.tz
-        return Form("tensor", dtype, (), meta)
+            return Form("tensor", dtype, (), origin, {"timezone": kind.tz})
+        return Form("tensor", dtype, (), origin)
     if pa.types.is_date(kind):
         return Form("tensor", "datetime64", (), {"numpy.dtype": f"<M8[{'D' if pa.types.is_date32(kind) else 'ms'}]"})
     hint = next((hint for start, hint in _HINTS.items() if text.startswith(start)), "leave the column out, or cast it")

@@ -71,18 +71,18 @@ def carrier(dtype: str) -> tuple[str, bool]:
     return (_COMPLEX[dtype], True) if dtype in _COMPLEX else (f"uint{8 * row.itemsize}", False)
 
 
-def is_native(value: Tensor | Strings, meta: Mapping[str, str], seconds: bool) -> bool:
+def is_native(value: Tensor | Strings, origin: Mapping[str, str], seconds: bool) -> bool:
     """Whether Arrow has a type for it, so that no note is needed."""
     if isinstance(value, Strings) or dtypes.get(value.dtype).arrow:
         return True
-    return time_type(value.dtype, meta, seconds) is not None
+    return time_type(value.dtype, origin, seconds) is not None
 
 
-def time_type(dtype: str, meta: Mapping[str, str], seconds: bool) -> Any:
+def time_type(dtype: str, origin: Mapping[str, str], seconds: bool) -> Any:
     """timestamp or duration. `seconds=False`: Parquet has no timestamps in seconds."""
     if dtype not in ("datetime64", "timedelta64"):
         return None
-    found = _TIME.fullmatch(meta.get("numpy.dtype", ""))
+    found = _TIME.fullmatch(origin.get("numpy.dtype", ""))
     if found is None or (found[0][1] == "M") != (dtype == "datetime64"):
         return None
     if dtype == "timedelta64":
@@ -95,18 +95,18 @@ def primitive(dtype: str) -> Any:
     return pa.bool_() if dtype == "bool" else getattr(pa, dtype)()
 
 
-def column(value: Tensor | Strings | Ragged, meta: Mapping[str, str], seconds: bool = True) -> Column:
+def column(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> Column:
     """A value whose leading axis is the rows."""
     note: dict[str, Any] = {}
     if not isinstance(value, Ragged):
-        return Column(_items(value, meta, seconds, note, top=True), note, {})
+        return Column(_items(value, origin, seconds, note, top=True), note, {})
     if value.shapes is not None and value.shapes.shape[1]:
-        return _variable(value, value.shapes, meta, seconds, note)
+        return _variable(value, value.shapes, origin, seconds, note)
     if len(value.splits) > _MOST_LEVELS:
         raise LossError(
             f"{len(value.splits)} ragged levels: Arrow nests {_MOST_LEVELS} here", feature="rank", hints=[USE_TB]
         )
-    array = _items(value.values, meta, seconds, note)
+    array = _items(value.values, origin, seconds, note)
     for splits in reversed(value.splits):
         array = lists(splits, array)
     if any(splits.dtype.itemsize < 4 for splits in value.splits):
@@ -116,24 +116,24 @@ def column(value: Tensor | Strings | Ragged, meta: Mapping[str, str], seconds: b
     return Column(array, note, {})
 
 
-def whole(value: Tensor | Strings | Ragged, meta: Mapping[str, str], seconds: bool = True) -> Column:
+def whole(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> Column:
     """A value as the single row of a column."""
     if isinstance(value, Tensor):
-        return column(Tensor(value.dtype, (1, *value.shape), value.data), meta, seconds)
+        return column(Tensor(value.dtype, (1, *value.shape), value.data), origin, seconds)
     if isinstance(value, Strings):
         once = Strings((1, *value.shape), value.offsets, value.data, value.encoding)
-        return column(once, meta, seconds)
-    rows = column(value, meta, seconds)
+        return column(once, origin, seconds)
+    rows = column(value, origin, seconds)
     outer = np.array([0, len(value)], np.int32 if len(value) < _SMALL else np.int64)
     return Column(lists(outer, rows.array), {**rows.note, "ragged": True}, {})
 
 
 def _items(
-    values: Tensor | Strings, meta: Mapping[str, str], seconds: bool, note: dict[str, Any], top: bool = False
+    values: Tensor | Strings, origin: Mapping[str, str], seconds: bool, note: dict[str, Any], top: bool = False
 ) -> Any:
     """An array over the leading axis; each item has the rest of the shape."""
     pa = arrow()
-    elements, inner = flat(values, meta, seconds)
+    elements, inner = flat(values, origin, seconds)
     count = values.shape[0]
     if not inner:
         return elements
@@ -149,7 +149,7 @@ def _items(
     return items
 
 
-def flat(values: Tensor | Strings, meta: Mapping[str, str], seconds: bool) -> tuple[Any, tuple[int, ...]]:
+def flat(values: Tensor | Strings, origin: Mapping[str, str], seconds: bool) -> tuple[Any, tuple[int, ...]]:
     """All elements end to end, and the shape of an item."""
     pa = arrow()
     if isinstance(values, Strings):
@@ -157,7 +157,7 @@ def flat(values: Tensor | Strings, meta: Mapping[str, str], seconds: bool) -> tu
         buffers = [None, _buffer(np.ascontiguousarray(values.offsets, "<i8")), _buffer(values.data)]
         return pa.Array.from_buffers(kind, len(values.offsets) - 1, buffers), values.shape[1:]
     held, pairs = carrier(values.dtype)
-    kind = time_type(values.dtype, meta, seconds) or primitive(held)
+    kind = time_type(values.dtype, origin, seconds) or primitive(held)
     inner = (*values.shape[1:], 2) if pairs else values.shape[1:]
     data = values.data
     if held == "bool":
@@ -179,13 +179,13 @@ def lists(splits: Array, items: Any) -> Any:
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, _buffer(offsets)], children=[items])
 
 
-def _variable(value: Ragged, shapes: Array, meta: Mapping[str, str], seconds: bool, note: dict[str, Any]) -> Column:
+def _variable(value: Ragged, shapes: Array, origin: Mapping[str, str], seconds: bool, note: dict[str, Any]) -> Column:
     """Rows with shapes of their own. The extension type wants 32 bits, which nearly always are enough."""
     pa = arrow()
     (splits,) = value.splits
     note |= {"splits": [splits.dtype.name], "shapes": shapes.dtype.name}
     small = value.values.shape[0] < _SMALL and not (shapes >= _SMALL).any()
-    data = lists(splits.astype(np.int32 if small else np.int64), _items(value.values, meta, seconds, note))
+    data = lists(splits.astype(np.int32 if small else np.int64), _items(value.values, origin, seconds, note))
     held = np.ascontiguousarray(shapes, "<i4" if small else "<i8")
     flat = pa.Array.from_buffers(pa.int32() if small else pa.int64(), held.size, [None, _buffer(held)])
     sizes = pa.Array.from_buffers(pa.list_(flat.type, shapes.shape[1]), len(shapes), [None], children=[flat])

@@ -21,7 +21,7 @@ from tensorbytes.formats._npy import text as npy_text
 from tensorbytes.formats._npy.header import Header
 from tensorbytes.formats._parts import Part, check_note, pack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
-from tensorbytes.tensor import Array, Strings, Tensor, Value, with_meta
+from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
 
@@ -96,18 +96,18 @@ def _tensor_descr(value: Tensor, note: dict[str, Any]) -> str:
 
 
 def _imply(note: dict[str, Any], descr: str) -> None:
-    """An array of text or times has its dtype as metadata, unless its note has metadata: then that is all."""
-    if note.get("meta") == {"numpy.dtype": descr}:
-        del note["meta"]
+    """An array of text or times has its dtype as its origin, unless its note has an origin: then that is all."""
+    if note.get("origin") == {"numpy.dtype": descr}:
+        del note["origin"]
     elif "layout" not in note and "of" not in note:
-        note.setdefault("meta", {})
+        note.setdefault("origin", {})
 
 
 def _time_descr(value: Tensor) -> str | None:
     """NumPy's word for a time whose unit is known."""
     if value.dtype not in ("datetime64", "timedelta64"):
         return None
-    wanted = value.meta.get("numpy.dtype", "")
+    wanted = value.origin.get("numpy.dtype", "")
     stem = "<M8" if value.dtype == "datetime64" else "<m8"
     unit = wanted[3:]
     return wanted if wanted.startswith(stem) and (not unit or _TIME_UNIT.fullmatch(unit)) else None
@@ -117,7 +117,7 @@ def _time_descr(value: Tensor) -> str | None:
 
 
 class Element(NamedTuple):
-    """What a descr says of one element. `spelled` is NumPy's word for text and times, kept as metadata."""
+    """What a descr says of one element. `spelled` is NumPy's word for text and times, kept as its origin."""
 
     dtype: str  # "string" for text; "" for void
     itemsize: int
@@ -197,9 +197,9 @@ class Found(NamedTuple):
         return max(8 * math.prod(self.header.shape) - self.nbytes, 0) if self.dtype == "string" else 0
 
     @property
-    def meta(self) -> dict[str, str]:
+    def origin(self) -> dict[str, str]:
         spelled = self.element.spelled
-        return {"numpy.dtype": spelled} if spelled and "meta" not in self.header.note else {}
+        return {"numpy.dtype": spelled} if spelled and "origin" not in self.header.note else {}
 
 
 def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: str | None) -> Found:
@@ -257,10 +257,10 @@ def value(data: memoryview, found: Found, lazy: bool) -> Tensor | Strings | Defe
     if found.dtype == "string":
         made = _later_text(raw, found)
     elif not found.nbytes or not (found.element.swap or across):
-        made = Tensor(found.dtype, shape, raw, None, found.meta)
+        made = Tensor(found.dtype, shape, raw, origin=found.origin)
     else:
         elements: Array = np.ndarray(shape, f"V{found.element.itemsize}", raw, order="F" if across else "C")
-        made = checked(_under(elsewhere(found.dtype, elements, found.element.swap), found.meta), found)
+        made = checked(_under(elsewhere(found.dtype, elements, found.element.swap), found.origin), found)
     if lazy:
         return made
     got = whole(made)
@@ -268,12 +268,12 @@ def value(data: memoryview, found: Found, lazy: bool) -> Tensor | Strings | Defe
     return got
 
 
-def _under(later: Deferred, meta: dict[str, str]) -> Deferred:
-    """With metadata, also on slices: a time without its unit is no use."""
+def _under(later: Deferred, origin: dict[str, str]) -> Deferred:
+    """With its origin, also on slices: a time without its unit is no use."""
     cut = later.part
-    if not meta or cut is None:
+    if not origin or cut is None:
         return later
-    return replace(later, part=lambda index: with_meta(cut(index), meta=meta), meta=meta)
+    return replace(later, part=lambda index: with_origin(cut(index), origin), origin=origin)
 
 
 def checked(later: Deferred, found: Found) -> Deferred:
@@ -302,9 +302,9 @@ def _later_text(raw: memoryview, found: Found) -> Deferred:
 
     def part(index: Any) -> Strings:
         picked = np.asarray(rows[index], dtype)
-        return with_meta(npy_text.strings(picked, found.start), meta=found.meta)
+        return with_origin(npy_text.strings(picked, found.start), found.origin)
 
-    return Deferred("strings", "string", shape, lambda: part(...), found.nbytes, part, meta=found.meta)
+    return Deferred("strings", "string", shape, lambda: part(...), found.nbytes, part, origin=found.origin)
 
 
 def _later_nothing(found: Found) -> Deferred:
@@ -315,8 +315,8 @@ def _later_nothing(found: Found) -> Deferred:
     def part(index: Any) -> Strings:
         shape = np.shape(places[index])
         try:
-            return Strings(shape, np.zeros(math.prod(shape) + 1, np.int64), b"", encoding, meta=found.meta)
+            return Strings(shape, np.zeros(math.prod(shape) + 1, np.int64), b"", encoding, origin=found.origin)
         except MemoryError:
             raise LimitError(f"no memory for string{list(shape)}", at=found.start) from None
 
-    return Deferred("strings", "string", found.header.shape, lambda: part(...), 0, part, meta=found.meta)
+    return Deferred("strings", "string", found.header.shape, lambda: part(...), 0, part, origin=found.origin)

@@ -29,6 +29,8 @@ _COMMENT = " # tensorbytes "
 _SHORT, _LONG = struct.Struct("<H"), struct.Struct("<I")
 _VERSIONS = {(1, 0): (_SHORT, "latin-1"), (2, 0): (_LONG, "latin-1"), (3, 0): (_LONG, "utf-8")}
 _KEPT_BYTES = 1 << 9
+# What may be dropped of a note.
+_METADATA = {"meta", "origin", "document", "document_origin"}
 
 
 class Header(NamedTuple):
@@ -58,7 +60,7 @@ def noted(descr: str, shape: tuple[int, ...], note: Mapping[str, Any], allow: fr
     made = _wrapped(_literal(descr, shape) + _COMMENT + _json.dump(note))
     if _fits(made):
         return made
-    if "meta" in note or "document" in note:
+    if not note.keys().isdisjoint(_METADATA):
         if "meta" not in allow:
             raise LossError(
                 f"metadata and names of {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
@@ -66,7 +68,7 @@ def noted(descr: str, shape: tuple[int, ...], note: Mapping[str, Any], allow: fr
                 hints=[Hint("allow", {"meta"}, "to drop the metadata"), USE_TB],
             )
         # Empty rather than gone: what the dtype itself says stays unsaid.
-        less = {key: {} if key == "meta" else item for key, item in note.items() if key != "document"}
+        less = {key: {} if key == "origin" else item for key, item in note.items() if key not in _METADATA - {"origin"}}
         return noted(descr, shape, less, frozenset())
     raise LossError(
         f"names that take {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}",

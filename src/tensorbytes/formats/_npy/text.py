@@ -35,7 +35,7 @@ def fixed_width(value: Strings) -> tuple[str, Buffer] | None:
     lengths = np.diff(offsets)
     if not raw[offsets[1:][lengths > 0] - 1].all():
         return None  # NumPy takes zeros at the end of a string for padding
-    asked = _FIXED.fullmatch(value.meta.get("numpy.dtype", ""))
+    asked = _FIXED.fullmatch(value.origin.get("numpy.dtype", ""))
     named = int(asked[1 if text else 2]) if asked and asked[1 if text else 2] else -1
     most = min(_WIDER * len(raw), _MOST) + _SLACK if named < 0 else LIMITS.max_bytes + len(raw)
     if len(lengths) * int(lengths.max(initial=0)) > most:  # four bytes of UTF-8 are at least one character

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ from tensorbytes.tree import Leaf, Path
 STRING = 8
 BY_CODE: dict[int, DType] = {row.onnx: row for row in dtypes.DTYPES.values() if row.onnx is not None}
 NOTE, DOC_STRING = "tensorbytes", "onnx.doc_string"
-NOTE_KEYS = frozenset({"kind", "encoding", "meta"})
+NOTE_KEYS = frozenset({"kind", "encoding", "meta", "origin"})
 _STRING_TAG = 0x32
 # About what is held of a string that the kernel does not read, and of an entry of metadata.
 _RUN_BYTES, _ENTRY_BYTES = 400, 320
@@ -186,11 +187,11 @@ def leaf(data: memoryview, message: Message, context: Context, path: Path = ()) 
         check = None
     else:
         value, check = tensor(data, message, context)
-    name = None if path else message.name
+    name, origin = None if path else message.name, note.get("origin", {})
     if isinstance(value, Deferred):
-        value = Deferred("tensor", value.dtype, value.shape, value.fetch, value.nbytes, value.part, name, meta)
+        value = replace(value, kind="tensor", name=name, meta=meta, origin=origin)
     else:
-        value = amended(value, name, meta)
+        value = amended(value, name, meta, origin)
     return Leaf(value, path, note.get("kind", ""), check, message.at)
 
 
@@ -205,7 +206,7 @@ def _metadata(message: Message) -> tuple[dict[str, str], dict[str, Any]]:
     note = _json.parse(text.encode(), message.at, f"the note of {message.label}")
     _parts.check_note(_parts.Part(message.name or "", Tensor("bool", (0,), b""), note, message.at))
     if not NOTE_KEYS.issuperset(note):
-        raise CorruptError(f"the note of {message.label} says more than kind, encoding and meta", at=message.at)
+        raise CorruptError(f"the note of {message.label} says more than kind, encoding, meta and origin", at=message.at)
     for key, value in note.get("meta", {}).items():
         put_text(meta, key, value, message.at)
     return meta, note

@@ -121,7 +121,7 @@ def value(raw: Any, kind: Any, shape: Any, order: str, budget: Budget, axes: Any
         if order == "K":
             header = header._replace(shape=tuple(shape[axis] for axis in _checked(axes, shape)))
         return npy_arrays.value(data, found._replace(header=header), lazy=True)
-    if element.dtype == "string" or found.meta or element.dtype == "bool":
+    if element.dtype == "string" or found.origin or element.dtype == "bool":
         raise RefusedError(f"a transposed NumPy array of {kind.descr!r}: save x.copy()")
     elements = np.ndarray(shape, f"V{element.itemsize}", data).transpose(_checked(axes, shape))
     return elsewhere(element.dtype, elements, element.swap)

@@ -34,8 +34,8 @@ def nested_lists(items: list[Any], shape: tuple[int, ...]) -> Any:
 def quantization(value: Tensor) -> tuple[Any, Any, int | None] | None:
     """(scale, zero point, axis) of a quantized tensor as the torch adapter describes it; None where it does not."""
     try:
-        scale, zero = json.loads(value.meta["torch.scale"]), json.loads(value.meta["torch.zero_point"])
-        axis = int(value.meta["torch.axis"]) if "torch.axis" in value.meta else None
+        scale, zero = json.loads(value.origin["torch.scale"]), json.loads(value.origin["torch.zero_point"])
+        axis = int(value.origin["torch.axis"]) if "torch.axis" in value.origin else None
     except (KeyError, ValueError, RecursionError):
         return None
     if axis is None:
@@ -44,7 +44,7 @@ def quantization(value: Tensor) -> tuple[Any, Any, int | None] | None:
     else:
         exact = _are_channels(scale, float, value.shape, axis) and _are_channels(zero, int, value.shape, axis)
         texts = (json.dumps(scale), json.dumps(zero))
-    same = texts == (value.meta["torch.scale"], value.meta["torch.zero_point"])
+    same = texts == (value.origin["torch.scale"], value.origin["torch.zero_point"])
     return (scale, zero, axis) if exact and same else None
 
 

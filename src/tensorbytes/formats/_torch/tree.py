@@ -36,7 +36,7 @@ _LEAF_BYTES, _ITEM_BYTES = 512, 16
 _KNOWN_BYTES = 240
 _METADATA_BYTES = 1 << 26
 _NOTE_KEYS: dict[str, type] = {
-    "path": list, "kind": str, "name": str, "meta": dict, "index": str, "parts": dict, "shape": list,
+    "path": list, "kind": str, "name": str, "meta": dict, "origin": dict, "index": str, "parts": dict, "shape": list,
 }  # fmt: skip
 _Note = Mapping[str, Any]
 
@@ -99,14 +99,16 @@ class Notes:
         self.at = at
         self.leaves: dict[Path, _Note] = {}
         self.document: Mapping[str, str] = {}
+        self.document_origin: Mapping[str, str] = {}
         self.framework = "torch"
         if raw is None:
             return
         top = _json.parse(raw, at, "the notes", budget)
-        if type(top) is not dict or not set(top) <= {"leaves", "document", "framework"}:
+        if type(top) is not dict or not set(top) <= {"leaves", "document", "document_origin", "framework"}:
             raise self.wrong("are no object of leaves, document and framework")
         self.framework, self.document = top.get("framework", "torch"), top.get("document", {})
-        if type(self.framework) is not str or not _is_texts(self.document):
+        self.document_origin = top.get("document_origin", {})
+        if type(self.framework) is not str or not (_is_texts(self.document) and _is_texts(self.document_origin)):
             raise self.wrong("'framework' must be text, 'document' text by names")
         leaves = top.get("leaves", [])
         for note in leaves if type(leaves) is list else [None]:
@@ -121,8 +123,9 @@ class Notes:
         for key, value in note.items():
             if key not in _NOTE_KEYS or type(value) is not _NOTE_KEYS[key]:
                 raise self.wrong(f"{key!r} is unknown to this version, or of another type")
-        if not _is_texts(note.get("meta", {})) or note.get("index", "int32") != "int32":
-            raise self.wrong("'meta' must be text by names, 'index' int32")
+        texts = (note.get(key, {}) for key in ("meta", "origin"))
+        if not all(map(_is_texts, texts)) or note.get("index", "int32") != "int32":
+            raise self.wrong("'meta' and 'origin' must be text by names, 'index' int32")
         if not all(type(n) is int and n >= 0 for n in note.get("shape", ())):
             raise self.wrong("a shape of other things than sizes")
         if not all(type(part) is dict for part in note.get("parts", {}).values()):
@@ -228,19 +231,20 @@ class _Reader:
     def document(self) -> Document:
         if self._refused and not self._lazy:
             raise unread.refused(*self._refused[0], len(self._refused) - 1)
-        meta = dict(self._notes.document)
+        meta, origin = self._notes.document, dict(self._notes.document_origin)
         if self._attributes:
-            meta[METADATA] = f"[{','.join(self._attributes)}]"
-        if meta and len(self.leaves) == 1 and not self.leaves[0].path:
+            origin[METADATA] = f"[{','.join(self._attributes)}]"
+        if (meta or origin) and len(self.leaves) == 1 and not self.leaves[0].path:
             (leaf,) = self.leaves
             value = leaf.value
-            return Document([leaf._replace(value=_amended(value, value.name, {**value.meta, **meta}))])
-        return Document(self.leaves, meta)
+            meta, origin = {**value.meta, **meta}, {**value.origin, **origin}
+            return Document([leaf._replace(value=_amended(value, value.name, meta, origin))])
+        return Document(self.leaves, meta, origin=origin)
 
     def held(self, held: Held, path: Path, kind: str = "", note: _Note | None = None) -> None:
         value = held.value
         if note:
-            value = _amended(value, note.get("name"), note.get("meta", value.meta))
+            value = _amended(value, note.get("name"), note.get("meta", value.meta), note.get("origin", value.origin))
         at = held.storages[0].at if held.storages else 0
         if not self._lazy and isinstance(value, Deferred):
             value = self._load(value)
@@ -321,8 +325,7 @@ class _Reader:
         if len(self.leaves) != before + 1:
             raise self._notes.wrong(f"{path_name(path)!r} is not one value")
         leaf = self.leaves[-1]
-        meta = {**leaf.value.meta, **note.get("meta", {})}
-        changed = _amended(leaf.value, note.get("name"), meta)
+        changed = _amended(leaf.value, note.get("name"), note.get("meta", {}), note.get("origin", {}))
         self.leaves[-1] = leaf._replace(value=changed, kind=note.get("kind", leaf.kind))
 
     def _assemble(self, node: Any, path: Path, note: _Note) -> None:
@@ -335,16 +338,16 @@ class _Reader:
         for name, item in held.items():
             if "shape" in note:
                 value: Any = _strings(item, tuple(note["shape"]), self._budget)
-            elif type(item) is Held and item.value.meta.keys() <= {"framework", "device", "requires_grad"}:
+            elif type(item) is Held and item.value.origin.keys() <= {"framework", "device", "requires_grad"}:
                 storages += item.storages
-                value = _amended(item.value, None, {})
+                value = _amended(item.value, None, {}, {})
             else:
                 value = None
             if not isinstance(value, Tensor | Strings | Deferred):
                 raise self._notes.wrong(f"{path_name(path)!r} has parts of other types")
             parts.append(Part(name, value, note["parts"][name], self._notes.at))
         made = _parts.unpack(parts, self._budget, self._lazy)
-        if len(made.leaves) != 1 or made.meta or made.leaves[0].path:
+        if len(made.leaves) != 1 or made.meta or made.origin or made.leaves[0].path:
             raise self._notes.wrong(f"{path_name(path)!r} is not one value")
         leaf = made.leaves[0]
         value = self._load(leaf.value) if isinstance(leaf.value, Deferred) and not self._lazy else leaf.value
@@ -352,10 +355,12 @@ class _Reader:
         self.leaves.append(leaf._replace(value=value, path=path, check=check))
 
 
-def _amended(value: Value | Deferred, name: str | None, meta: Mapping[str, str]) -> Value | Deferred:
+def _amended(
+    value: Value | Deferred, name: str | None, meta: Mapping[str, str], origin: Mapping[str, str]
+) -> Value | Deferred:
     if isinstance(value, Deferred):
-        return replace(value, name=name, meta=meta)
-    return amended(value, name, meta)
+        return replace(value, name=name, meta=meta, origin=origin)
+    return amended(value, name, meta, origin)
 
 
 def _check(storages: tuple[Storage, ...], value: Any, at: int) -> None:

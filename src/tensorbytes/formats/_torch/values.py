@@ -54,17 +54,17 @@ class Held(NamedTuple):
     value: Value | Deferred
     storages: tuple[Storage, ...]
 
-    def with_meta(self, meta: dict[str, str]) -> Held:
-        both = {**self.value.meta, **meta}
+    def with_origin(self, origin: dict[str, str]) -> Held:
+        both = {**self.value.origin, **origin}
         if isinstance(self.value, Deferred):
-            return Held(replace(self.value, meta=both), self.storages)
-        return Held(amended(self.value, self.value.name, both), self.storages)
+            return Held(replace(self.value, origin=both), self.storages)
+        return Held(amended(self.value, self.value.name, self.value.meta, both), self.storages)
 
     def whole(self) -> Value:
         return whole(self.value)
 
 
-def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], meta: dict[str, str], budget: Budget) -> Held:
+def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], origin: dict[str, str], budget: Budget) -> Held:
     """The tensor of this (offset, size, stride)."""
     offset, size, stride = place
     count, plain = _layout(offset, size, stride, budget)
@@ -73,12 +73,12 @@ def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], meta: dict[
     if not count:
         check_shape(size, width, budget, storage.at)
         shape = size if dtype != _PAIRS or not size else (*size[:-1], size[-1] * 2)
-        return Held(Tensor(dtype, shape, b"", None, meta), (storage,))
+        return Held(Tensor(dtype, shape, b"", origin=origin), (storage,))
     end = (offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1) * width
     if end > len(storage.data):
         raise FaultError(f"a tensor {dtype}{_short(size)} ends at byte {end} of a storage of {len(storage.data)}")
     if plain and not storage.swap and dtype != _PAIRS:
-        return Held(Tensor(dtype, size, storage.data[offset * width : end], None, meta), (storage,))
+        return Held(Tensor(dtype, size, storage.data[offset * width : end], origin=origin), (storage,))
     budget.check(count * width, f"a tensor {dtype}{_short(size)} with strides {_short(stride)}", storage.at)
     steps = [step * width if n != 1 else 0 for n, step in zip(size, stride, strict=True)]
     try:
@@ -86,10 +86,10 @@ def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], meta: dict[
     except ValueError as error:
         raise RefusedError(f"a tensor {dtype}{_short(size)} that NumPy can't address: {error}") from None
     if memory_format := _memory_format(size, stride) if not plain else "":
-        meta = {**meta, "memory_format": memory_format}
+        origin = {**origin, "memory_format": memory_format}
     if dtype == _PAIRS:
-        return Held(replace(_unpaired(elements), meta=meta), (storage,))
-    return Held(replace(elsewhere(dtype, elements, storage.swap), meta=meta), (storage,))
+        return Held(replace(_unpaired(elements), origin=origin), (storage,))
+    return Held(replace(elsewhere(dtype, elements, storage.swap), origin=origin), (storage,))
 
 
 def _layout(offset: Any, size: Any, stride: Any, budget: Budget) -> tuple[int, bool]:
@@ -154,7 +154,7 @@ def flipped(held: Held, conjugate: bool, negative: bool) -> Held:
     part = value.part if isinstance(value, Deferred) else None
     later = Deferred(
         "tensor", dtype, value.shape, lambda: flip(whole(value)), value.nbytes,
-        (lambda index: flip(part(index))) if part else None, None, value.meta,
+        (lambda index: flip(part(index))) if part else None, None, value.meta, value.origin,
     )  # fmt: skip
     return Held(later, held.storages)
 
@@ -190,7 +190,7 @@ def _later(
             raise CorruptError(error.fault, at=at) from None
 
     # `make` leaves the metadata out: load() adds it.
-    return Held(Deferred(kind, dtype, shape, fetch, nbytes, meta=parts[-1].value.meta), storages)
+    return Held(Deferred(kind, dtype, shape, fetch, nbytes, origin=parts[-1].value.origin), storages)
 
 
 def sparse(layout: str, index: list[Held], values: Held, shape: tuple[int, ...]) -> Held:
@@ -209,7 +209,7 @@ def sparse(layout: str, index: list[Held], values: Held, shape: tuple[int, ...])
             arrays = [np.ascontiguousarray(arrays[0].T)]
         got = values.whole()
         assert isinstance(got, Tensor)
-        return Sparse(layout, shape, tuple(arrays), amended(got, None, {}))
+        return Sparse(layout, shape, tuple(arrays), amended(got, None, {}, {}))
 
     nbytes = inner.nbytes + sum(part.value.nbytes for part in index)
     return _later("sparse", inner.dtype, shape, [*index, values], nbytes, make)
@@ -231,7 +231,7 @@ def jagged(values: Held, offsets: Held) -> Held:
     def make() -> Ragged:
         got = values.whole()
         assert isinstance(got, Tensor)
-        return Ragged(amended(got, None, {}), (_array(offsets),))
+        return Ragged(amended(got, None, {}, {}), (_array(offsets),))
 
     shape = ((splits.shape[0] or 1) - 1, None, *inner.shape[1:])
     return _later("ragged", inner.dtype, shape, [offsets, values], inner.nbytes + splits.nbytes, make)

@@ -40,7 +40,7 @@ class World:
 
     def __init__(self, storage: Callable[..., Storage], framework: str, budget: Budget) -> None:
         self._storage, self._budget = storage, budget
-        self._meta = {"framework": framework} if framework else {}
+        self._origin = {"framework": framework} if framework else {}
         self._encoded: dict[int, tuple[str, bytes]] = {}
         self.unread = Unread()
 
@@ -107,12 +107,12 @@ class World:
             raise FaultError("a tensor without a storage")
         if type(grad) is not bool:
             raise FaultError("requires_grad is neither true nor false")
-        meta = self._meta
+        origin = self._origin
         if grad or storage.location != "cpu":
-            meta = {**meta, **({"device": storage.location} if storage.location != "cpu" else {})}
+            origin = {**origin, **({"device": storage.location} if storage.location != "cpu" else {})}
             if grad:
-                meta["requires_grad"] = "true"
-        return values.dense(storage, dtype, place, meta, self._budget)
+                origin["requires_grad"] = "true"
+        return values.dense(storage, dtype, place, origin, self._budget)
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any) -> Held:
         return self._tensor_v2(storage, offset, size, stride, False, None)
@@ -155,7 +155,7 @@ class World:
         if hooks:
             raise RefusedError("a Parameter with backward hooks")
         _check_attributes(state, ())
-        return data.with_meta({"type": "Parameter", **({"requires_grad": "true"} if grad else {})})
+        return data.with_origin({"type": "Parameter", **({"requires_grad": "true"} if grad else {})})
 
     def _from_type(self, function: Any, kind: Any, args: Any, state: Any) -> Held | Opaque:
         if type(kind) is not Name or kind.kind != "type" or type(args) is not tuple:
@@ -173,7 +173,7 @@ class World:
         _check_attributes(state, ("_is_buffer", "persistent"))
         if state and state.get("_is_buffer"):
             kept = state.get("persistent", True)
-            made = made.with_meta({"type": "Buffer", **({} if kept else {"torch.persistent": "false"})})
+            made = made.with_origin({"type": "Buffer", **({} if kept else {"torch.persistent": "false"})})
         return made
 
     def _sparse(self, layout: Any, parts: Any) -> Held:
@@ -190,19 +190,19 @@ class World:
         if not _is_size(shape) or len(shape) > self._budget.max_rank:
             raise FaultError(f"a {name} tensor without a shape")
         made = values.sparse(name, index, inner, shape)
-        return made.with_meta({"torch.coalesced": "true"}) if coordinates and parts[-1] is True else made
+        return made.with_origin({"torch.coalesced": "true"}) if coordinates and parts[-1] is True else made
 
     def _quantized(self, storage: Any, offset: Any, size: Any, stride: Any, scheme: Any, grad: Any, hooks: Any) -> Held:
         if type(storage) is not Storage or storage.dtype not in _QUANTIZED or hooks:
             raise FaultError("a quantized tensor without a storage of its type")
         made = self._dense(storage, storage.dtype, (offset, size, stride), grad)
-        return made.with_meta(_quantization(scheme, self._budget))
+        return made.with_origin(_quantization(scheme, self._budget))
 
     def _nested(self, buffer: Any, *index: Any) -> Held:
         if not all(_is_dense(part) for part in (buffer, *index)):
             raise FaultError("a nested tensor whose parts are no tensors")
         made = values.nested(buffer, list(index), self._budget)
-        return made.with_meta({"torch.layout": "strided"})
+        return made.with_origin({"torch.layout": "strided"})
 
     def _jagged(self, parts: Any) -> Held:
         if type(parts) is not dict or not all(_is_dense(parts.get(name)) for name in ("values", "offsets")):
@@ -211,7 +211,7 @@ class World:
             raise RefusedError("a jagged tensor with holes, or transposed: save x.contiguous()")
         made = values.jagged(parts["values"], parts["offsets"])
         grad = {"requires_grad": "true"} if parts.get("requires_grad") is True else {}
-        return made.with_meta({"torch.layout": "jagged", **grad})
+        return made.with_origin({"torch.layout": "jagged", **grad})
 
     # ---- plain values ----
 

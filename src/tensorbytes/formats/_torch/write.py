@@ -48,7 +48,7 @@ def encode(document: Document) -> tuple[bytes, list[Buffer], bytes]:
 
 def _framework(document: Document) -> str:
     """Where most tensors are from: it is said once."""
-    found = [leaf.value.meta.get("framework", "") for leaf in document.leaves if leaf.kind in ("", "numpy")]
+    found = [leaf.value.origin.get("framework", "") for leaf in document.leaves if leaf.kind in ("", "numpy")]
     return max(sorted(set(found)), key=found.count, default="torch")
 
 
@@ -57,16 +57,16 @@ class _Writer:
         self.storages: list[Buffer] = []
         self._framework = _framework(document)
         self._notes: list[dict[str, Any]] = []
-        self._document = dict(document.meta)
+        self._document, self._origin = dict(document.meta), dict(document.origin)
 
     def attached(self, root: Any) -> Any:
         """The structure with the _metadata of its state dicts, if reading will give back the very same text."""
-        text = self._document.get(METADATA)
+        text = self._origin.get(METADATA)
         done: list[Any] = []
         made = _attached(root, (), _attributes(text), done)
         if not done or _json.dump(done) != text:
             return root
-        del self._document[METADATA]
+        del self._origin[METADATA]
         return made
 
     def notes(self) -> bytes:
@@ -74,7 +74,9 @@ class _Writer:
         if self._framework != "torch":
             top["framework"] = self._framework
         if self._document:
-            top["document"] = {key: self._document[key] for key in sorted(self._document)}
+            top["document"] = _sorted(self._document)
+        if self._origin:
+            top["document_origin"] = _sorted(self._origin)
         if self._notes:
             top["leaves"] = self._notes
         utf8(json.dumps(top, ensure_ascii=False))  # half a character could be written, but not read
@@ -103,12 +105,14 @@ class _Writer:
     def _scalar(self, leaf: Leaf, note: dict[str, Any]) -> Any:
         """A Python value is itself; only its name, its metadata and endless integers need notes."""
         made = restore(leaf, lambda value: value)
-        meta = dict(leaf.value.meta)
+        origin = dict(leaf.value.origin)
         # An empty state_dict: its metadata are those of the whole.
-        if made == {} and not leaf.path and METADATA in meta:
-            self._document[METADATA] = meta.pop(METADATA)
-        if meta:
-            note["meta"] = _sorted(meta)
+        if made == {} and not leaf.path and METADATA in origin:
+            self._origin[METADATA] = origin.pop(METADATA)
+        if leaf.value.meta:
+            note["meta"] = _sorted(leaf.value.meta)
+        if origin:
+            note["origin"] = _sorted(origin)
         if leaf.value.name is not None:
             note["name"] = leaf.value.name
         integers = [made] if type(made) is int else made if leaf.kind.endswith("[int]") else []
@@ -125,11 +129,11 @@ class _Writer:
         """The value as torch has it, and a note where reading it would give other metadata."""
         if isinstance(value, Strings):
             return None
-        meta = value.meta
-        wrap = meta.get("type") if meta.get("framework") == "torch" else None
-        grad = meta.get("requires_grad") == "true"
-        device = meta.get("device", "")
-        placed = meta.get("framework") == "torch" and device != "meta" and _DEVICE.fullmatch(device)
+        origin = value.origin
+        wrap = origin.get("type") if origin.get("framework") == "torch" else None
+        grad = origin.get("requires_grad") == "true"
+        device = origin.get("device", "")
+        placed = origin.get("framework") == "torch" and device != "meta" and _DEVICE.fullmatch(device)
         where = device if placed else "cpu"
         expected = {"framework": self._framework} if self._framework else {}
         if where != "cpu":
@@ -144,9 +148,11 @@ class _Writer:
             return None
         if wrap in ("Parameter", "Buffer") and isinstance(value, Tensor | Sparse):
             inner = value.values if isinstance(value, Sparse) else value
-            made = _wrapped(made, wrap, inner.dtype, meta, expected)  # type: ignore[union-attr]
-        if dict(meta) != expected:
-            note["meta"] = _sorted(meta)
+            made = _wrapped(made, wrap, inner.dtype, origin, expected)  # type: ignore[union-attr]
+        if value.meta:
+            note["meta"] = _sorted(value.meta)
+        if dict(origin) != expected:
+            note["origin"] = _sorted(origin)
         return made[0]
 
     def _tensor(self, value: Tensor, where: str, grad: bool, expected: dict[str, str]) -> _Made | None:
@@ -215,7 +221,7 @@ class _Writer:
                 scheme.append(_calling(*self._plain(Tensor(dtype, array.shape, array), where)))
             scheme.append(axis)
         expected |= {
-            key: value.meta[key] for key in ("torch.scale", "torch.zero_point", "torch.axis") if key in value.meta
+            key: value.origin[key] for key in ("torch.scale", "torch.zero_point", "torch.axis") if key in value.origin
         }
         place = (0, _integers(value.shape), _integers(strides(value.shape)), tuple(scheme), False, _HOOKS)
         return "_rebuild_qtensor", (self._storage(value.dtype, value.data, where), *place)
@@ -235,7 +241,7 @@ class _Writer:
         if value.layout == "coo":
             if index[0].dtype == np.int32:
                 note["index"] = "int32"
-            coalesced = (value.meta.get("torch.coalesced") == "true" and is_coalesced(value),)
+            coalesced = (value.origin.get("torch.coalesced") == "true" and is_coalesced(value),)
             if coalesced[0]:
                 expected["torch.coalesced"] = "true"
             index = [np.ascontiguousarray(index[0].T, np.int64)]
@@ -256,9 +262,13 @@ class _Writer:
 
     def _nested(self, value: Ragged, where: str, grad: bool, expected: dict[str, str]) -> _Made | None:
         """Rows with shapes, if they came from torch; its jagged layout can't be read without further imports."""
-        if value.shapes is None or value.meta.get("torch.layout") != "strided" or not isinstance(value.values, Tensor):
+        if (
+            value.shapes is None
+            or value.origin.get("torch.layout") != "strided"
+            or not isinstance(value.values, Tensor)
+        ):
             return None
-        if value.values.dtype not in _PLAIN or value.values.meta or not len(value) or value.shapes.dtype != np.int64:
+        if value.values.dtype not in _PLAIN or value.values.origin or not len(value) or value.shapes.dtype != np.int64:
             return None
         steps = np.array([strides(tuple(shape)) for shape in value.shapes.tolist()], np.int64)
         index = (value.shapes, steps.reshape(value.shapes.shape), value.splits[0][:-1].astype(np.int64))
@@ -345,17 +355,17 @@ def _calling(name: str, args: tuple[Any, ...]) -> Write:
     return Write(lambda pickler: pickler.call("torch._utils", name, *args))
 
 
-def _wrapped(made: _Made, wrap: str, dtype: str, meta: Mapping[str, str], expected: dict[str, str]) -> _Made:
+def _wrapped(made: _Made, wrap: str, dtype: str, origin: Mapping[str, str], expected: dict[str, str]) -> _Made:
     """A Parameter or a Buffer of a tensor."""
     inner, (name, args) = made
     expected["type"] = wrap
     if wrap == "Parameter":
         able = dtype.startswith(("float", "bfloat", "complex")) and dtype != _PAIRS
-        grad = able and meta.get("requires_grad") == "true"
+        grad = able and origin.get("requires_grad") == "true"
         if grad:
             expected["requires_grad"] = "true"
         return _calling("_rebuild_parameter", (inner, grad, _HOOKS)), ("", ())
-    kept = meta.get("torch.persistent") != "false"
+    kept = origin.get("torch.persistent") != "false"
     if not kept:
         expected["torch.persistent"] = "false"
     rebuild = Write(lambda pickler: pickler.name("torch._utils", name))

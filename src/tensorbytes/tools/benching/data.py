@@ -119,7 +119,7 @@ def _cut(data: Data, max_bytes: int | None) -> Data:
     if max_bytes is None or total <= max_bytes:
         with naming(data.source):
             leaves = [Leaf(leaf.whole, leaf.path, leaf.kind) for leaf in checked(document).leaves]
-        data.document = Document(leaves, document.meta)
+        data.document = document._replace(leaves=leaves)
         return data
     share, even = max_bytes / total, is_table(document)
     with naming(data.source):
@@ -130,7 +130,7 @@ def _cut(data: Data, max_bytes: int | None) -> Data:
         kept = _some(leaves, max_bytes)
         data.notes.append(f"{len(kept)} of {len(leaves)} tensors")
         leaves = [under_its_name(leaf) for leaf in kept]
-    data.document = Document(leaves, document.meta)
+    data.document = document._replace(leaves=leaves)
     return data
 
 
@@ -140,7 +140,7 @@ def _cut_leaf(leaf: Leaf, share: float, even: bool) -> Leaf:
         return Leaf(leaf.whole, leaf.path, leaf.kind)
     if isinstance(value, Deferred) and value.part is not None and value.shape and value.shape[0]:
         start, stop = _middle(value.shape[0], share)
-        made: Value = amended(value.part(slice(start, stop)), value.name, value.meta)
+        made: Value = amended(value.part(slice(start, stop)), value.name, value.meta, value.origin)
         return Leaf(made, leaf.path)
     return Leaf(_cut_value(leaf.whole, share), leaf.path)
 
@@ -152,7 +152,9 @@ def _cut_value(value: Value, share: float) -> Value:
         if ones and ones < len(value.shape):
             inner = rows.cut(Tensor(value.dtype, value.shape[ones:], value.data), *_middle(value.shape[ones], share))
             assert isinstance(inner, Tensor)
-            return Tensor(value.dtype, (*value.shape[:ones], *inner.shape), inner.data, value.name, value.meta)
+            return Tensor(
+                value.dtype, (*value.shape[:ones], *inner.shape), inner.data, value.name, value.meta, value.origin
+            )
     length = rows.count(value)
     return value if not length else rows.cut(value, *_middle(length, share))
 

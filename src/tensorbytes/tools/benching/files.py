@@ -9,7 +9,6 @@ import numpy as np
 
 from tensorbytes import api, formats
 from tensorbytes.errors import LossError, TensorbytesError
-from tensorbytes.formats import ADVISORY
 from tensorbytes.tensor import Tensor, Value
 from tensorbytes.tools import rows
 from tensorbytes.tools.benching.choices import Choice
@@ -189,7 +188,7 @@ def difference(document: Document, back: Document, metadata: bool = True) -> str
 
 
 def _meta(leaf: Leaf) -> dict[str, str]:
-    return {key: text for key, text in leaf.value.meta.items() if key not in ADVISORY}
+    return formats.told(leaf.value)
 
 
 def files_of(path: str) -> list[str]:
