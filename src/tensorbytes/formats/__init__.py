@@ -203,7 +203,7 @@ def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Val
 def check_plain(document: Document) -> None:
     """Refuse a table, for formats that hold documents alone; tree.plain makes one of it."""
     if document.rows is not None:
-        raise LossError("this format holds documents, not tables of rows with masks; use 'tb'", feature="rows")
+        raise LossError("this format holds documents, not tables of rows with masks", feature="rows", hints=[USE_TB])
 
 
 def check_document(chosen: Format, document: Document, allow: frozenset[str]) -> None:

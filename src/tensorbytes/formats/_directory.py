@@ -161,7 +161,7 @@ def decode(data: memoryview, field: proto.Field, size: int, parts: int, budget: 
     if max(kinds) >= _KNOWN:
         raise _wrong("has a kind of record that is unknown to this version", field)
     if parts > budget.max_tensors:
-        raise LimitError(f"over {budget.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+        raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
     sizes = [size, *_sizes(columns, parts, field)]
     budget.tensors(parts, field.at)
     names = _names(columns, parts, field)
@@ -220,7 +220,7 @@ def _headers(
     if len(codes) != len(kinds) or len(ranks) != len(kinds) or sum(ranks) != len(dims):
         raise _wrong("has columns of different lengths", field)
     if max(ranks) > budget.max_rank:
-        raise LimitError(f"a tensor of rank {max(ranks)}, over the limit of {budget.max_rank} (byte {field.at})")
+        raise LimitError(f"a tensor of rank {max(ranks)}, over the limit of {budget.max_rank}", at=field.at)
     found: list[Header] = []
     at = 0
     for number, (kind, code, rank) in enumerate(zip(kinds, codes, ranks, strict=True)):

@@ -467,7 +467,7 @@ def _decode_lazily(data: memoryview, limits: Limits, dequantize: bool) -> Iterat
         for start, end in itertools.chain([] if first is None else [first], rest):
             count += 1
             if count > limits.max_tensors:
-                raise LimitError(f"over {limits.max_tensors} tensors; pass limits=Limits(max_tensors=...) to read them")
+                raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
             last = start
             record = read_record(data, start, end, budget, lazy=True, dequantize=dequantize)
             if record.directory is not None and not record.place.part and dequantize:
