@@ -109,8 +109,8 @@ class Entry(Displayed):
         return self._load(lambda leaf: leaf._replace(value=_owned(leaf.whole)))
 
     def __getitem__(self, index: Any) -> Any:
-        value = self._leaf.value
         with naming(self._path, self._mapped):
+            value = self._leaf.value
             if isinstance(value, Deferred):
                 if value.part is not None:
                     return self._convert(value.part(index))

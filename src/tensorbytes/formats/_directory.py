@@ -30,7 +30,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire import proto, varint
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, LimitError
+from tensorbytes.errors import LIMITS, MORE_TENSORS, CorruptError, LimitError
 from tensorbytes.formats._extension import utf8
 from tensorbytes.tensor import Tensor, Value
 from tensorbytes.tree import NO_META, Header, Leaf, Path, Stored
