@@ -339,6 +339,7 @@ overwriting = st.tuples(st.floats(0, 1, exclude_max=True), noise)
 
 
 @given(st.lists(overwriting, min_size=1, max_size=6))
+@hypothesis.example([(0.0, b"\xee"), (0.125, b"\0")])  # a wrong length that leads to a header inside a payload
 def test_any_number_of_overwritten_ranges(changes):
     file = FILES["plain"]
     mutated = marked(file)
