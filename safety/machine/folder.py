@@ -386,13 +386,10 @@ class Folder(RuleBasedStateMachine):
         if src.exact is None or self._holder(dst) is not None or reply.error:
             self._replaced(reply, dst, list(src.records), actor, None, excuse=True)
             return
-        found, error = helper.read(dst.path)
-        demand(not error or dst.misled, f"{src.name} was repaired and can't be read: {error}")
-        if not error:
-            src.check_found(found, "", "skip")
-            dst.become(found)
-        else:
-            dst.resolve([src.records[:end] for end in range(len(src.records) + 1)])
+        found, error = dst.read_alone()
+        demand(not error, f"{src.name} was repaired and can't be read: {error}")
+        src.check_found(found, "", "skip")
+        dst.become(found)
 
     @rule(pick=some, which=st.sampled_from([1, 2]))
     @when(lambda self: len(self.live) < WORKERS * helper.THREADS)

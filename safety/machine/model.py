@@ -176,9 +176,7 @@ class File:
             demand(None in possible, f"{self.name} is gone; it might hold one of {possible}")
             self.become(None)
             return
-        found, error = helper.read(self.path)
-        if self.misled and error:
-            found, error = self._read_alone()
+        found, error = self.read_alone()
         demand(found in possible, f"{self.name} holds {found} ({error}); it might hold one of {possible}")
         self.become(found)
         if error:
@@ -186,9 +184,11 @@ class File:
             whole = {number for part in self.parts for number in part.numbers}
             self.hit = set(found) - whole
 
-    def _read_alone(self) -> tuple[list[int], str]:
-        """Without the schema that lies."""
+    def read_alone(self) -> tuple[list[int], str]:
+        """What is there, without a schema beside it that lies."""
         beside = f"{self.path}.schema.json"
+        if not self.misled:
+            return helper.read(self.path)
         os.rename(beside, f"{beside}.away")
         try:
             return helper.read(self.path)

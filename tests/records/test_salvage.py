@@ -8,6 +8,7 @@ import os
 import tracemalloc
 import zlib
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -339,6 +340,7 @@ overwriting = st.tuples(st.floats(0, 1, exclude_max=True), noise)
 
 
 @given(st.lists(overwriting, min_size=1, max_size=6))
+@hypothesis.example([(0.0, b"\xee"), (0.125, b"\0")])  # a wrong length that leads to a header inside a payload
 def test_any_number_of_overwritten_ranges(changes):
     file = FILES["plain"]
     mutated = marked(file)
@@ -361,6 +363,7 @@ def test_any_number_of_overwritten_ranges(changes):
     st.sampled_from(["delete", "insert", "overwrite"]),
     noise,
 )
+@hypothesis.example("nested", 0.390625, "delete", bytes(69))  # the header and the start of what holds records
 def test_any_single_damage(name, place, kind, new):
     file = FILES[name]
     before = marked(file)
@@ -373,7 +376,19 @@ def test_any_single_damage(name, place, kind, new):
         mutated = before.with_bytes(at, new)
     payloads, _, _ = salvaged(mutated.data)
     assert in_order(mutated.survivors(file), payloads)
-    assert in_order(payloads, file.payloads)
+    end = at if kind == "insert" else at + len(new)
+    assert in_order(payloads, uncovered(file, at, end))
+
+
+def uncovered(file, start, end):
+    """The payloads, and after each whose header lies in a range the records that it holds: nothing tells whose they are
+    once that header is gone."""
+    found = []
+    for border, payload in zip(file.borders, file.payloads, strict=False):
+        found.append(payload)
+        if border < end and start < border + 12 and framed(INNER) in payload:
+            found += INNER
+    return found
 
 
 @given(

@@ -118,7 +118,9 @@ class Search:
                 return length, True
             self._spent += length
             # A length of zero means nothing, since lost bytes are often zeros.
-            if length and self._is_sound(end) and self._next_header(at + 1, at + HEADER_BYTES) is None:
+            leads = length and self._is_sound(end) and self._next_header(at + 1, at + HEADER_BYTES) is None
+            # A header alone may be the content of a payload: a record that it starts, or one after that, must be there.
+            if leads and self._follow(end, end + 1, patient=True)[0] > end:
                 return length, False
         return (length, False) if flipped else None
 
