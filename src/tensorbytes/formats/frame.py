@@ -189,8 +189,9 @@ class _Directory:
         self._document, self._storing = document, storing
         self.field, self._columns, self._wide = b"", b"", False
         self.aliases = aliases_of(leaves, storing)
-        if not document.item and _directory.suits(leaves):  # items of a stream are written object by object
+        if not document.item and len(leaves) > 1:  # items of a stream are written object by object
             self._columns = _directory.encode(leaves, self.aliases, storing.changes)
+        if self._columns:
             self._wide = _directory.is_wide(leaves)
             self.field = self._columns + _directory.sizes_field([0] * (len(leaves) - 1), self._wide)
         self._first: list[Any] = []
