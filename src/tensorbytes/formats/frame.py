@@ -421,8 +421,9 @@ def check_alias(target: Leaf, alias: Alias, chained: bool, at: int) -> None:
         raise CorruptError(f"an alias of {alias.name!r}, which is itself an alias", at=at)
     if target.name != alias.name:
         raise CorruptError(f"an alias of part {alias.part} as {alias.name!r}, which is {target.name!r}", at=at)
-    if target.kind:
-        raise CorruptError(f"an alias of {alias.name!r}, which is a Python value", at=at)
+    if target.kind or not target.path:
+        what = "is a Python value" if target.kind else "has no place in the structure"
+        raise CorruptError(f"an alias of {alias.name!r}, which {what}", at=at)
 
 
 def shared(leaf: Leaf, target: Leaf) -> Leaf:
