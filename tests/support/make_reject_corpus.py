@@ -222,6 +222,8 @@ REJECT = {
         "alias-under-another-name": (framed(FIRST, alias(1, 2, 0, "b")), "CorruptError", "which is 'a'"),
         "alias-of-a-python-value": (
             framed(part(0, 2, key_step("a"), field(1006, "int")), alias(1, 2, 0)), "CorruptError", "a Python value"),
+        "alias-of-a-value-without-a-path": (
+            framed(SCALAR + field(NAME, "a") + place(0, 2), alias(1, 2, 0)), "CorruptError", "has no place"),
         "alias-without-a-number": (framed(FIRST, alias(1, 2, None)), "CorruptError", "both its layout and the number"),
         "alias-without-its-layout": (
             framed(FIRST, SECOND + number(1017, 0)), "CorruptError", "both its layout and the number"),

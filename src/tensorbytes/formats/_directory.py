@@ -49,18 +49,10 @@ _SLACK = 1 << 24
 # ---- writing ----------------------------------------------------------------
 
 
-def suits(leaves: Sequence[Leaf]) -> bool:
-    """Whether an object of these leaves can have a directory: there are several, and all have a name and a kind."""
-    if len(leaves) < 2 or not all(leaf.path for leaf in leaves):
-        return False
-    unread = [leaf for leaf in leaves if type(leaf.value) is Deferred]
-    return all(leaf.header.kind in _KIND_NUMBERS for leaf in unread)
-
-
 def encode(leaves: Sequence[Leaf], aliases: Collection[int], packed: bool) -> bytes:
-    """The columns of a directory but for the sizes. `aliases` are the parts that are stored as others.
+    """The columns of a directory but for the sizes; nothing for leaves without names, or of which nothing is known.
 
-    `packed`: records may be compressed or quantized.
+    `aliases` are the parts that are stored as others. `packed`: records may be compressed or quantized.
     """
     names: list[str] = []
     codes: list[int] = []
@@ -72,6 +64,8 @@ def encode(leaves: Sequence[Leaf], aliases: Collection[int], packed: bool) -> by
     for leaf in leaves:
         plain = 0 if leaf.kind else other  # Python's own values stay as they are
         value, path = leaf.value, leaf.path
+        if not path:
+            return b""
         names.append(path[0][1] if len(path) == 1 and path[0][0] == "key" else leaf.name or "")  # type: ignore[arg-type]
         if type(value) is Tensor:
             codes.append(_CODES[value.dtype])
@@ -80,6 +74,8 @@ def encode(leaves: Sequence[Leaf], aliases: Collection[int], packed: bool) -> by
             dims += value.shape
             continue
         kind, dtype, shape, inside = leaf.header
+        if kind not in _KIND_NUMBERS:
+            return b""
         codes.append(dtypes.STRING_CODE if dtype == "string" else dtypes.get(dtype).code)
         kinds.append(_KIND_NUMBERS[kind] | plain | _bits(leaf))
         ranks.append(len(shape))
@@ -90,16 +86,16 @@ def encode(leaves: Sequence[Leaf], aliases: Collection[int], packed: bool) -> by
         kinds[part] |= ALIAS
     text = "".join(names)
     lengths = list(map(len, names if text.isascii() else [utf8(name) for name in names]))
-    columns = [
-        proto.put_bytes(1, utf8(text)),
-        _packed(2, lengths),
-        _packed(3, codes),
-        proto.put_bytes(4, bytes(kinds)),
-        _packed(5, ranks),
-        _packed(6, [size << 1 if size >= 0 else 1 for size in dims]),  # zigzag
-        _packed(7, nbytes),
-    ]
-    return b"".join(columns)
+    zigzag = [size << 1 if size >= 0 else 1 for size in dims]
+    return (
+        _column(1, utf8(text))
+        + _packed(2, lengths)
+        + _packed(3, codes)
+        + _column(4, bytes(kinds))
+        + _packed(5, ranks)
+        + _packed(6, zigzag)
+        + _packed(7, nbytes)
+    )
 
 
 def _bits(leaf: Leaf) -> int:
@@ -109,12 +105,21 @@ def _bits(leaf: Leaf) -> int:
 def _packed(number: int, values: list[int]) -> bytes:
     if not values:
         return b""
-    return proto.put_bytes(number, bytes(values) if max(values) < 128 else b"".join(map(varint, values)))
+    return _column(number, bytes(values) if max(values) < 128 else b"".join(map(varint, values)))
+
+
+def _column(number: int, raw: bytes) -> bytes:
+    tag, size = number << 3 | proto.DELIMITED, len(raw)  # numbers up to 15 make tags of one byte
+    return bytes((tag, size)) + raw if size < 128 else bytes((tag,)) + varint(size) + raw
 
 
 def sizes_field(sizes: Sequence[int], wide: bool) -> bytes:
     """The last column: the bytes of each record's payload but the first's."""
-    return proto.put_bytes(9 if wide else 8, struct.pack(f"<{len(sizes)}{'Q' if wide else 'I'}", *sizes))
+    return (
+        _column(9, struct.pack(f"<{len(sizes)}Q", *sizes))
+        if wide
+        else _column(8, struct.pack(f"<{len(sizes)}I", *sizes))
+    )
 
 
 def is_wide(leaves: Sequence[Leaf]) -> bool:

@@ -142,9 +142,11 @@ def vouched(header: bytes, tag: bytes, at: int) -> bytes:
 
 def with_directory(payload: list[Any], old: bytes, new: bytes) -> list[Any]:
     """The payload of a record with another directory of the same length in the place of its own."""
-    head, content = payload[0], payload[1:]
-    at = head.rindex(old)  # the last field before padding and checksum
-    head = head[:at] + new + head[at + len(old) :]
+    head, *content = payload
+    before, _, after = head.rpartition(old)  # the last field before padding and checksum
+    head = before + new + after
+    if len(after) < len(_CRC_TAG) + 4:  # no checksum
+        return [head, *content]
     sealed = len(head) - len(tensorproto.CONTENT_TAG + varint(size_of(content)))
     crc = sealed - 4 - len(_CRC_TAG)
     if head[max(crc, 0) : sealed - 4] == _CRC_TAG and head[sealed : sealed + 1] == tensorproto.CONTENT_TAG:

@@ -191,8 +191,9 @@ class _Directory:
         self._document, self._storing = document, storing
         self.field, self._columns, self._wide = b"", b"", False
         self.aliases = aliases_of(leaves, storing)
-        if not document.item and _directory.suits(leaves):  # items of a stream are written object by object
+        if not document.item and len(leaves) > 1:  # items of a stream are written object by object
             self._columns = _directory.encode(leaves, self.aliases, storing.changes)
+        if self._columns:
             self._wide = _directory.is_wide(leaves)
             self.field = self._columns + _directory.sizes_field([0] * (len(leaves) - 1), self._wide)
         self._first: list[Any] = []
@@ -422,8 +423,9 @@ def check_alias(target: Leaf, alias: Alias, chained: bool, at: int) -> None:
         raise CorruptError(f"an alias of {alias.name!r}, which is itself an alias", at=at)
     if target.name != alias.name:
         raise CorruptError(f"an alias of part {alias.part} as {alias.name!r}, which is {target.name!r}", at=at)
-    if target.kind:
-        raise CorruptError(f"an alias of {alias.name!r}, which is a Python value", at=at)
+    if target.kind or not target.path:
+        what = "is a Python value" if target.kind else "has no place in the structure"
+        raise CorruptError(f"an alias of {alias.name!r}, which {what}", at=at)
 
 
 def shared(leaf: Leaf, target: Leaf) -> Leaf:
@@ -470,7 +472,9 @@ def _decode_lazily(data: memoryview, limits: Limits, dequantize: bool) -> Iterat
                 raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
             last = start
             record = read_record(data, start, end, budget, lazy=True, dequantize=dequantize)
-            if record.directory is not None and not record.place.part and dequantize:
+            # The columns of a table are checked against each other, so all of them are looked at.
+            listed = record.directory is not None and not record.place.part and record.place.rows is None
+            if listed and dequantize:
                 assembler.check_place(record, start)
                 listing = _Listing(data, start, end, record, budget)
                 assembler.skip(record.place)
@@ -511,16 +515,7 @@ class _Listing:
             raise CorruptError(
                 f"{_WORDS[CUT_PAYLOAD]}: the directory of the object tells of {self.end} bytes", at=len(data)
             )
-        self._check_rows(first.directory.field.at)
         self._leaves = {0: self._proved(first, 0)}
-
-    def _check_rows(self, at: int) -> None:
-        """Of a table, what headers tell; masks are lists of bools, whose length is checked when all is read."""
-        rows = self._place.rows
-        for name, header in zip(self._directory.names, self._directory.headers, strict=True):
-            if rows is None or header.shape[:1] == (rows,) or (header.dtype, len(header.shape)) == ("bool", 1):
-                continue
-            raise CorruptError(f"the column {name!r} of shape {list(header.shape)} in a table of {rows} rows", at=at)
 
     def document(self) -> Document:
         listed = (Listed.of(self._directory, part, partial(self._leaf, part)) for part in range(1, self._place.parts))
