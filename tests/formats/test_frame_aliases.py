@@ -14,7 +14,7 @@ from tests.formats.test_golden_files import same
 from tests.support import CORPUS
 from tests.support.golden import SHARED
 from tests.support.streams import Onwards
-from tests.support.wire_bytes import records
+from tests.support.wire_bytes import damage_record, records
 
 X = np.arange(5000, dtype=np.float32)
 TIED = {"embed": X, "head": X, "other": X.copy(), "deep": {"list": [X, 1]}}
@@ -165,13 +165,7 @@ def test_parts_of_a_file_have_their_content(tmp_path):
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_repair_writes_the_content_out(lost, tmp_path):
     tb.save({"a": X, "b": np.ones(3), "c": X}, tmp_path / "x.tb")
-    raw = bytearray((tmp_path / "x.tb").read_bytes())
-    at = 0
-    for number, payload in enumerate(records(bytes(raw))):
-        if number == lost:
-            raw[at + 12 + len(payload) - 1] ^= 1
-        at += 16 + len(payload)
-    (tmp_path / "x.tb").write_bytes(raw)
+    (tmp_path / "x.tb").write_bytes(damage_record((tmp_path / "x.tb").read_bytes(), lost))
     tb.repair(tmp_path / "x.tb", tmp_path / "y.tb")
     want = {"a": X, "b": np.ones(3), "c": X}
     gone = {0: "ac", 1: "b", 2: "c"}[lost]  # of what is lost, an alias is lost too

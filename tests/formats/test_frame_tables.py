@@ -10,7 +10,7 @@ from tensorbytes.tree import Document
 from tests.formats.test_golden_files import same
 from tests.support.golden import TABLES, columns, write
 from tests.support.streams import Onwards
-from tests.support.wire_bytes import records
+from tests.support.wire_bytes import damage_record
 
 TB = formats.get("tb")
 STRUCTS = Document(
@@ -127,13 +127,7 @@ def test_tools_take_the_columns(tmp_path):
 
 @pytest.mark.parametrize("lost", range(5))
 def test_repair_keeps_the_other_columns(lost, tmp_path):
-    raw = bytearray(write("table"))
-    at = 0
-    for number, payload in enumerate(records(bytes(raw))):
-        if number == lost:
-            raw[at + 12 + len(payload) - 1] ^= 1
-        at += 16 + len(payload)
-    (tmp_path / "x.tb").write_bytes(raw)
+    (tmp_path / "x.tb").write_bytes(damage_record(write("table"), lost))
     tb.repair(tmp_path / "x.tb", tmp_path / "y.tb")
     gone = {0: {0}, 1: {1, 2}, 2: {2}, 3: {3, 4}, 4: {4}}[lost]  # a mask goes with its column
     kept = [leaf for number, leaf in enumerate(TABLES["table"][0][0].leaves) if number not in gone]

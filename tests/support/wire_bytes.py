@@ -110,3 +110,13 @@ def records(data):
         found.append(bytes(data[at + 12 : at + 12 + length]))
         at += length + 16
     return found
+
+
+def damage_record(data, lost):
+    """The same records, one of them with a wrong last byte."""
+    raw, at = bytearray(data), 0
+    for number, payload in enumerate(records(bytes(data))):
+        if number == lost:
+            raw[at + 12 + len(payload) - 1] ^= 1
+        at += 16 + len(payload)
+    return bytes(raw)
