@@ -43,7 +43,7 @@ help:
 	@echo "make bench      speed beside other libraries: benchmarks/results.json and a chart"
 	@echo "make docs       build the documentation into site/"
 	@echo "make transcripts  run every command on every format: docs/transcripts.md"
-	@echo "make fidelity   regenerate docs/fidelity.md, docs/conversions.md and the README table of formats"
+	@echo "make fidelity   regenerate docs/fidelity.md, docs/conversions.md and the tables of formats"
 
 $(VENV)/pip: # pip 25.1 knows dependency groups
 	$(PYTHON) -m venv $(VENV)
@@ -71,15 +71,17 @@ $(VENV)/model: $(VENV)/dev # 83 MB of real weights; without them the benchmarks 
 	@touch $@
 
 demo: $(VENV)/package
-	$(BIN)/tb demo --text
+	$(BIN)/tb demo
 
 test: $(VENV)/dev
 	TENSORBYTES_KERNEL=compiled $(PYTEST) -p no:randomly
 	TENSORBYTES_KERNEL=reference $(PYTEST) -p no:randomly --kernel-users
 
-test-deep: $(VENV)/dev
-	TENSORBYTES_KERNEL=compiled $(PYTEST) -m "" --hypothesis-profile deep $(SLICE:%=--slice %)
-	TENSORBYTES_KERNEL=reference $(PYTEST) -m "" $(SLICE:%=--slice %)
+test-deep: $(VENV)/dev # both halves, also where the first one fails
+	failed=0; \
+	TENSORBYTES_KERNEL=compiled $(PYTEST) -m "" --hypothesis-profile deep $(SLICE:%=--slice %) || failed=1; \
+	TENSORBYTES_KERNEL=reference $(PYTEST) -m "" $(SLICE:%=--slice %) || failed=1; \
+	exit $$failed
 
 coverage: $(VENV)/dev
 	TENSORBYTES_KERNEL=compiled $(PYTEST) --cov=src/tensorbytes --cov-report=term:skip-covered $(DEEP)
@@ -95,7 +97,7 @@ bench: $(VENV)/model
 fidelity: $(VENV)/dev
 	$(BIN)/python -m tests.support.fidelity docs/fidelity.md
 	$(BIN)/python -m tests.support.conversions docs/conversions.md
-	$(BIN)/python -m tests.support.readme README.md
+	$(BIN)/python -m tests.support.format_tables README.md docs/formats.md
 
 transcripts: $(VENV)/dev
 	$(BIN)/python -m tests.support.transcripts docs/transcripts.md

@@ -12,15 +12,14 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[1]
+from benchmarks.states import HERE, print_table, run_in
+
 _LEAST_SECONDS = 0.05
 
 
@@ -43,6 +42,16 @@ def rows(folder: str) -> dict[str, Callable[[], Any]]:
         with tb.RecordWriter(path) as writer:
             writer.write_batch(many)
     opened = tb.open_records(records)
+    import torch
+
+    tensors = {name: torch.from_numpy(array) for name, array in names.items()}
+    model, archive, packed = (os.path.join(folder, name) for name in ("m.safetensors", "m.npz", "p.npz"))
+    tb.save(tensors, model)
+    columns = {"x": np.arange(50_000), "y": np.ones((50_000, 8), "f4")}
+    tb.save(columns, archive)
+    tb.save(columns, packed, compression="deflate")
+    named = tb.dumps(small, name="w")
+    target = os.path.join(folder, "m.parquet")
     numbers = np.random.default_rng(0).integers(0, 20_000, 200).tolist()
 
     def write_stream() -> None:
@@ -67,6 +76,13 @@ def rows(folder: str) -> dict[str, Callable[[], Any]]:
         "loads 16 values": lambda: tb.loads(dumped),
         "dumps 200 arrays": lambda: tb.dumps(names),
         "loads 200 arrays": lambda: tb.loads(dumped_names),
+        "dumps 16 values with a name": lambda: tb.dumps(small, name="w"),
+        "loads 16 values with a name": lambda: tb.loads(named),
+        "save 200 torch tensors as safetensors": lambda: tb.save(tensors, model, sync=False),
+        "load 200 torch tensors from safetensors": lambda: tb.load(model, to="torch"),
+        "one of 200 tensors by name": lambda: tb.open(model)["layer.77"][3:9],
+        "convert npz to Parquet": lambda: tb.convert(archive, target, sync=False),
+        "convert deflated npz to Parquet": lambda: tb.convert(packed, target, sync=False),
         "save 1 KiB, no sync": lambda: tb.save(page, os.path.join(folder, "a.tb"), sync=False),
         "save 1 KiB": lambda: tb.save(page, os.path.join(folder, "b.tb")),
         "save 1 MiB, no sync": lambda: tb.save(large, os.path.join(folder, "c.tb"), sync=False),
@@ -111,18 +127,16 @@ def main() -> None:
     taken: dict[Path, list[dict[str, float]]] = {old: [], new: []}
     for turn in range(options.rounds):
         for state in (old, new) if turn % 2 else (new, old):
-            environment = os.environ | {"PYTHONPATH": str(state.resolve() / "src")}
-            command = [sys.executable, __file__, "--measure"]
-            ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-            taken[state].append(json.loads(ran.stdout))
-    print("| row | old | new | old / new | nine in ten |\n| --- | --- | --- | --- | --- |")
+            taken[state].append(run_in(state, "turns", "--measure"))
+    lines = []
     for name in taken[old][0]:
         before, after = [run[name] for run in taken[old]], [run[name] for run in taken[new]]
         ratios = sorted(one / other for one, other in zip(before, after, strict=True))
         cut = len(ratios) // 20
         middle = [f"{1e6 * statistics.median(some):,.1f} µs" for some in (before, after)]
         spread = f"{ratios[cut]:.2f} to {ratios[-1 - cut]:.2f}"
-        print(f"| {name} | {' | '.join(middle)} | {statistics.median(ratios):.2f} | {spread} |")
+        lines.append([name, *middle, f"{statistics.median(ratios):.2f}", spread])
+    print_table(["row", "old", "new", "old / new", "nine in ten"], lines)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def _loading(format: str, suffix: str, **options: Any) -> Callable[[Path], Call]
     def prepare(folder: Path) -> Call:
         head, tail = _around(format)
         path = _with_hole(folder / f"x{suffix}", head, SIZE, tail)
-        return lambda: tb.load(path, limits=tb.Limits(max_bytes=2 * SIZE), **options)
+        return lambda: tb.load(path, limits=tb.errors.Limits(max_bytes=2 * SIZE), **options)
 
     return prepare
 
@@ -98,8 +98,8 @@ def _integers(folder: Path) -> Call:
     feature = _message(3, _message(1, b"", size), size)
     entry = _message(1, proto.put_bytes(1, b"a") + _message(2, feature, size), size)
     path = _record_file(folder, _message(1, entry, size), size)
-    schema = tb.Schema({"a": tb.Feature("int64", (None,))})
-    limits = tb.Limits(max_bytes=16 * GIB)
+    schema = tb.records.Schema({"a": tb.records.Feature("int64", (None,))})
+    limits = tb.errors.Limits(max_bytes=16 * GIB)
     return lambda: list(tb.open_records(path, schema=schema, limits=limits).batches(1))
 
 
@@ -120,12 +120,12 @@ def _inflating(folder: Path) -> Call:
 def _npz_deflated(folder: Path) -> Call:
     path = folder / "x.npz"
     np.savez_compressed(path, x=zeros(GIB))
-    return lambda: tb.load(path, limits=tb.Limits(max_bytes=2 * GIB))
+    return lambda: tb.load(path, limits=tb.errors.Limits(max_bytes=2 * GIB))
 
 
 def _strings(folder: Path) -> Call:
     raw = bytes(tb.dumps({"x": tb.Strings((50_000_000,), np.zeros(50_000_001, np.int64), b"")}))
-    return lambda: [tb.loads(raw, limits=tb.Limits(max_bytes=8 * GIB)) for _ in range(100)]
+    return lambda: [tb.loads(raw, limits=tb.errors.Limits(max_bytes=8 * GIB)) for _ in range(100)]
 
 
 CALLS: dict[str, Callable[[Path], Call]] = {
@@ -164,6 +164,7 @@ call = CALLS[sys.argv[1]](Path(sys.argv[2]))
 print("ready", flush=True)
 try:
     call()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it was over before: nothing is left to be ended
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -35,22 +35,25 @@ def _restart_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _read_formats(parser: str, raw: bytes, limits: tb.Limits) -> Any:
-    kept = None
-    with contextlib.suppress(tb.TensorbytesError):  # lazily, one by one; what counts is the memory
+def _read_formats(parser: str, raw: bytes, limits: tb.errors.Limits) -> Any:
+    _read_lazily(parser, raw, limits)
+    return tb.loads(raw, parser, limits=limits)
+
+
+def _read_lazily(parser: str, raw: bytes, limits: tb.errors.Limits) -> None:
+    """One tensor after another; nothing of it is left when the whole is read."""
+    with contextlib.suppress(tb.errors.TensorbytesError):  # what counts is the memory
         for entry in tb.open(io.BytesIO(raw), format=parser, limits=limits).entries():
             entry.load()
-    kept = tb.loads(raw, parser, limits=limits)
-    return kept
 
 
-def _read_paths(way: str, path: Path, limits: tb.Limits) -> Any:
+def _read_paths(way: str, path: Path, limits: tb.errors.Limits) -> Any:
     if way == "checkpoint":
         return tb.load(path, limits=limits)
     if way == "events":
-        return sum(1 for _ in tb.read_events(path, limits=limits))
+        return sum(1 for _ in tb.records.read_events(path, limits=limits))
     if way == "infer_schema":
-        return tb.infer_schema(path)
+        return tb.records.infer_schema(path)
     if way == "inspect":
         return tb.inspect(path, limits=limits)
     if way == "verify":
@@ -67,11 +70,11 @@ def _read_paths(way: str, path: Path, limits: tb.Limits) -> Any:
     return sum(1 for _ in found.to_arrow())
 
 
-def measure(parser: str, name: str, size: int, limits: tb.Limits) -> dict[str, Any]:
+def measure(parser: str, name: str, size: int, limits: tb.errors.Limits) -> dict[str, Any]:
     """What came of reading an input, the bytes of it, and the growth of the process at its peak."""
     with tempfile.TemporaryDirectory() as folder:
         run, input_bytes = _prepared(parser, name, size, Path(folder))
-        _prepared(parser, name, _WARM_BYTES, Path(folder) / "warm")[0](tb.Limits())
+        _prepared(parser, name, _WARM_BYTES, Path(folder) / "warm")[0](tb.errors.Limits())
         resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + limits.max_bytes + _MOST_MEMORY,) * 2)
         _restart_peak()
         before = _memory("VmRSS")
@@ -79,7 +82,7 @@ def measure(parser: str, name: str, size: int, limits: tb.Limits) -> dict[str, A
         return {"outcome": outcome, "input": input_bytes, "growth": max(_memory("VmHWM") - before, 0)}
 
 
-def _prepared(parser: str, name: str, size: int, folder: Path) -> tuple[Callable[[tb.Limits], str], int]:
+def _prepared(parser: str, name: str, size: int, folder: Path) -> tuple[Callable[[tb.errors.Limits], str], int]:
     made: Any
     if parser in inputs.FORMATS:
         made = next(make for make in inputs.FORMATS[parser] if make.__name__ == name)(size)
@@ -94,7 +97,7 @@ def _prepared(parser: str, name: str, size: int, folder: Path) -> tuple[Callable
 def _outcome(read: Callable[[], Any]) -> str:
     try:
         read()
-    except tb.TensorbytesError as error:
+    except tb.errors.TensorbytesError as error:
         return type(error).__name__
     except MemoryError:
         return "MemoryError"
@@ -106,4 +109,4 @@ def _outcome(read: Callable[[], Any]) -> str:
 if __name__ == "__main__":
     parser_, name_, size_, max_bytes_ = sys.argv[1:]
     warnings.simplefilter("ignore")
-    print(json.dumps(measure(parser_, name_, int(size_), tb.Limits(max_bytes=int(max_bytes_)))))
+    print(json.dumps(measure(parser_, name_, int(size_), tb.errors.Limits(max_bytes=int(max_bytes_)))))

@@ -53,7 +53,7 @@ def _read(path: str) -> list[int]:
     found: list[int] = []
     if not os.path.exists(path):
         return found
-    with contextlib.suppress(tb.CorruptError):
+    with contextlib.suppress(tb.errors.CorruptError):
         for row in tb.open(path, format="tb") if path.endswith(".tb") else tb.open_records(path, threads=1):
             values = {int(value) for value in row["x"]}
             demand(len(values) == 1, f"a record of two: {row}")

@@ -57,7 +57,7 @@ class _Pipe(Reports):
         self._tell(b"j", len(text), text)
 
     def raised(self, error: BaseException) -> None:
-        from tensorbytes import TensorbytesError
+        from tensorbytes.errors import TensorbytesError
 
         told = {
             "error": f"{type(error).__name__}: {error}",

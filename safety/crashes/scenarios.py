@@ -17,7 +17,6 @@ from safety.crashes.streams import Recording, Sharded, Streaming
 from tensorbytes import cli
 from tensorbytes.formats._arrow.batches import BatchWriter
 from tensorbytes.savedmodel import export
-from tensorbytes.tools.soundness import write_manifest
 
 _ARROW = ("pyarrow.parquet",)
 Work = Callable[[str], Any]
@@ -169,8 +168,8 @@ def _tools() -> Iterator[Scenario]:
     yield Replacing("convert records to a stream", with_old("y.tb"), convert("x.tfrecord", "y.tb", stack=False))
     yield Replacing("convert to shards", sources, convert("x.tfrecord", "z.tfrecord", shards=3), each=True)
     yield Replacing("repair in place", damaged, repair)
-    yield Replacing("index", rows, lambda folder: tb.build_index(_at(folder, "x.tfrecord")), lasts=False)
-    yield Replacing("manifest", _both(sources, lambda folder: _manifest(folder, "x")), _manifest)
+    yield Replacing("index", rows, lambda folder: tb.records.build_index(_at(folder, "x.tfrecord")), lasts=False)
+    yield Replacing("manifest", _both(sources, _old_manifest), _manifest)
     schema = _schema_saver
     yield Replacing("schema", schema({"x": "int64"}), schema({"x": ("float32", [3]), "t": "text"}))
     splits = [("records", "x.tfrecord", "p.tfrecord", {"shards": 3}), ("tensors", "src.tb", "p.npz", {"shards": 2})]
@@ -197,16 +196,19 @@ def _splitter(src: str, dst: str, options: dict[str, Any]) -> Work:
     return lambda folder: tb.split(_at(folder, src), _at(folder, dst), **options)
 
 
-def _manifest(folder: str, old: str = "") -> None:
-    source = _at(folder, "x.tfrecord" if old else "src.tb")
-    if old:
-        tb.save(OLD, _at(folder, "old.npz"))
-        source = _at(folder, "old.npz")
-    write_manifest(source, _at(folder, "sums.json"))
+def _old_manifest(folder: str) -> None:
+    """A manifest of other tensors, which the new one replaces."""
+    tb.save(OLD, _at(folder, "old.npz"))
+    tb.verify(_at(folder, "old.npz"), write_manifest=True)
+    os.replace(_at(folder, "old.npz.sums.json"), _at(folder, "src.tb.sums.json"))
+
+
+def _manifest(folder: str) -> None:
+    tb.verify(_at(folder, "src.tb"), write_manifest=True)
 
 
 def _schema_saver(columns: dict[str, Any]) -> Work:
-    return lambda folder: tb.Schema(columns).save(_at(folder, "x.schema.json"))
+    return lambda folder: tb.records.Schema(columns).save(_at(folder, "x.schema.json"))
 
 
 # ---- records as a whole -----------------------------------------------------------

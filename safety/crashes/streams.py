@@ -73,7 +73,7 @@ class Streaming(Scenario):
 
     def job(self, folder: str, reports: Reports) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tb.TornTailWarning)
+            warnings.simplefilter("ignore", tb.errors.TornTailWarning)
             writer = self.opened(folder, append=bool(self._there))
         try:
             with writer:
@@ -95,7 +95,7 @@ class Streaming(Scenario):
         try:
             writer.write(item(_ITEMS))
             writer.sync()
-        except tb.TensorbytesError:
+        except tb.errors.TensorbytesError:
             return
         except OSError:
             pass
@@ -113,7 +113,7 @@ class Streaming(Scenario):
             with tb.open(path) as stream:
                 for one in stream:
                     found.append(number_of(one))
-        except tb.CorruptError:
+        except tb.errors.CorruptError:
             return found, False
         return found, True
 
@@ -160,14 +160,14 @@ class Streaming(Scenario):
             warnings.simplefilter("always")
             try:
                 writer = self.opened(outcome.folder, append=True)
-            except tb.CorruptError as error:
+            except tb.errors.CorruptError as error:
                 # Not a torn end alone: blocks were lost in the middle, or whole records would go with it.
                 offered = any(hint.operation == "repair" for hint in error.hints)
                 demand(not whole and offered, f"can't be appended to: {error}")
                 return self._check_repair(path, count)
             with writer:
                 writer.write(item(count))
-        warned = any(issubclass(warning.category, tb.TornTailWarning) for warning in caught)
+        warned = any(issubclass(warning.category, tb.errors.TornTailWarning) for warning in caught)
         demand(whole or warned, "the torn end was cut off without a word")
         found, sound = self.read(path)
         kept = len(found) - 1
@@ -214,7 +214,7 @@ class Recording(Streaming):
         try:
             for row in tb.open_records(path, threads=1):
                 found.append(number_of(row))
-        except tb.CorruptError:
+        except tb.errors.CorruptError:
             return found, False
         return found, True
 

@@ -72,14 +72,14 @@ def _write(folder: Path, payloads: list[bytes]) -> Path:
     return path
 
 
-def _read_all(made: tuple[Path, tb.Schema]) -> None:
+def _read_all(made: tuple[Path, tb.records.Schema]) -> None:
     path, schema = made
     for _ in tb.open_records(path, schema=schema).batches(1024):
         pass
 
 
-def _with_schema(path: Path) -> tuple[Path, tb.Schema]:
-    return path, tb.infer_schema(path)
+def _with_schema(path: Path) -> tuple[Path, tb.records.Schema]:
+    return path, tb.records.infer_schema(path)
 
 
 def _records() -> Iterator[Case]:
@@ -141,9 +141,9 @@ def _records() -> Iterator[Case]:
         ("entries with one key", 100, repeated),
     ]
     for what, n, make in built:
-        yield Case("records", f"infer the schema of {what}", n, make, tb.infer_schema)
+        yield Case("records", f"infer the schema of {what}", n, make, tb.records.infer_schema)
         yield Case("records", f"read {what}", n, lambda n, folder, make=make: _with_schema(make(n, folder)), _read_all)
-    yield Case("records", "infer the schema of records with features of their own", 300, own, tb.infer_schema)
+    yield Case("records", "infer the schema of records with features of their own", 300, own, tb.records.infer_schema)
     yield Case("records", "records to rows", 100, usual, lambda path: list(islice(tb.open_records(path), 2)))
     yield Case("records", "write rows of features", 100, lambda n, folder: (folder, _tree(n)), _write_rows)
     yield Case("records", "write a batch of columns", 100, _batch, _write_batch)
@@ -174,25 +174,25 @@ def _write_steps(made: tuple[Path, int]) -> None:
 
 
 def _schemas() -> Iterator[Case]:
-    def schema(n: int, folder: Path) -> tb.Schema:
-        return tb.Schema({name: tb.Feature("float32", (1,)) for name in _names(n)})
+    def schema(n: int, folder: Path) -> tb.records.Schema:
+        return tb.records.Schema({name: tb.records.Feature("float32", (1,)) for name in _names(n)})
 
-    def several(n: int, folder: Path) -> list[tb.Schema]:
-        return [tb.Schema({"a": tb.Feature("float32", (i + 1,))}) for i in range(n)]
+    def several(n: int, folder: Path) -> list[tb.records.Schema]:
+        return [tb.records.Schema({"a": tb.records.Feature("float32", (i + 1,))}) for i in range(n)]
 
-    def apart(n: int, folder: Path) -> list[tb.Schema]:
-        return [tb.Schema({name: tb.Feature("float32", (1,))}) for name in _names(n)]
+    def apart(n: int, folder: Path) -> list[tb.records.Schema]:
+        return [tb.records.Schema({name: tb.records.Feature("float32", (1,))}) for name in _names(n)]
 
-    other = tb.Schema({"a": tb.Feature("float32", (1,))})
+    other = tb.records.Schema({"a": tb.records.Feature("float32", (1,))})
     yield Case("schemas", "merge two of many features", 300, schema, other.merge)
     yield Case("schemas", "merge many of one feature", 300, several, _merged)
     yield Case("schemas", "merge many of a feature each", 300, apart, _merged)
-    yield Case("schemas", "to JSON and back", 300, schema, lambda s: tb.Schema.from_json(s.to_json()))
+    yield Case("schemas", "to JSON and back", 300, schema, lambda s: tb.records.Schema.from_json(s.to_json()))
     yield Case("schemas", "to text", 300, schema, repr)
 
 
-def _merged(schemas: list[tb.Schema]) -> tb.Schema:
-    return tb.Schema.merged([(f"file {i}", schema) for i, schema in enumerate(schemas)])
+def _merged(schemas: list[tb.records.Schema]) -> tb.records.Schema:
+    return tb.records.Schema.merged([(f"file {i}", schema) for i, schema in enumerate(schemas)])
 
 
 def _files_of_records() -> Iterator[Case]:
@@ -247,14 +247,14 @@ def _files_of_records() -> Iterator[Case]:
         tb.repair(path, path.with_suffix(".repaired"))
 
     yield Case("files of records", "read small records", 3000, many, read)
-    yield Case("files of records", "build an index", 3000, many, tb.build_index)
+    yield Case("files of records", "build an index", 3000, many, tb.records.build_index)
     yield Case("files of records", "verify", 10_000, many, tb.verify)
     yield Case("files of records", "repair, every other record damaged", 300, damaged, repair)
     yield Case("files of records", "verify headers that lie", 300, lying, tb.verify)
     yield Case("files of records", "read gzip members", 300, members, read)
     yield Case("files of records", "read shards", 10, shards, read)
-    yield Case("files of records", "read events", 300, events, lambda path: list(tb.read_events(path)))
-    yield Case("files of records", "read scalars", 300, events, tb.read_scalars)
+    yield Case("files of records", "read events", 300, events, lambda path: list(tb.records.read_events(path)))
+    yield Case("files of records", "read scalars", 300, events, tb.records.read_scalars)
 
 
 # ---- tensors ------------------------------------------------------------------------
@@ -498,7 +498,7 @@ def _depths() -> Iterator[Case]:
         def use(made: Any) -> None:
             try:
                 call(made)
-            except tb.TensorbytesError:
+            except tb.errors.TensorbytesError:
                 return
 
         return use
@@ -518,11 +518,11 @@ def _depths() -> Iterator[Case]:
     def groups(n: int, folder: Path) -> bytes:
         return b"\x08\x01" + b"\xa3\x06" * n + b"\xa4\x06" * n
 
-    limits = tb.Limits(max_depth=1 << 20)
+    limits = tb.errors.Limits(max_depth=1 << 20)
     yield Case("depth", "a structure, 64 at the most", 6, nested, refused(lambda x: tb.loads(tb.dumps(x))))
     yield Case("depth", "a structure beyond the limit", 300, nested, refused(tb.dumps))
     yield Case("depth", "a JSON header", 1000, header, refused(lambda raw: tb.loads(raw, "safetensors")))
-    yield Case("depth", "the JSON of a schema", 1000, schema, refused(tb.Schema.from_json))
+    yield Case("depth", "the JSON of a schema", 1000, schema, refused(tb.records.Schema.from_json))
     yield Case("depth", "a pickle", 1000, pickled, refused(lambda raw: tb.loads(raw, "torchfile")))
     yield Case(
         "depth",

@@ -336,7 +336,7 @@ class Folder(RuleBasedStateMachine):
             src.check_found(found, "", "rows")
             dst.become(found)
             return
-        self._replaced(reply, dst, list(src.records), actor, fault, src.exact is not None or src.misled)
+        self._replaced(reply, dst, list(src.records), actor, fault, src.exact is not None or src.misled or src.mixed)
 
     @rule(pick=some, onto=files, stream=st.booleans(), fault=fault)
     @when(lambda self: len(self.live) < WORKERS * helper.THREADS)

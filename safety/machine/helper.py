@@ -77,7 +77,8 @@ def read(path: str, how: str = "rows", stream: bool | None = None) -> tuple[list
         if is_stream(path) if stream is None else stream:
             with tb.open(path, format="tb") as objects:
                 for one in objects:
-                    found.append(number_of(one))
+                    table = np.ndim(one["x"]) == 2  # what was converted from records
+                    found += [number_of({"x": row}) for row in one["x"]] if table else [number_of(one)]
             return found, ""
         records = tb.open_records(path, threads=1, on_corrupt="skip" if how == "skip" else "raise")
         if how == "len":
@@ -91,7 +92,7 @@ def read(path: str, how: str = "rows", stream: bool | None = None) -> tuple[list
             return found, ""
         for row in records:
             found.append(number_of(row))
-    except tb.TensorbytesError as error:
+    except tb.errors.TensorbytesError as error:
         return found, f"{type(error).__name__}: {error}"
     return found, ""
 
@@ -146,7 +147,7 @@ class Worker:
         tb.repair(source, target, replace=True)
 
     def index(self, slot: int, path: str) -> None:
-        tb.build_index(path)
+        tb.records.build_index(path)
 
     def read(self, slot: int, path: str, how: str) -> tuple[list[int], str]:
         return read(path, how)
@@ -216,7 +217,7 @@ class Server:
         try:
             return "", getattr(self._worker, name)(slot, *arguments)
         except BaseException as error:
-            ours = "ours " if isinstance(error, tb.TensorbytesError) else ""
+            ours = "ours " if isinstance(error, tb.errors.TensorbytesError) else ""
             system = "system " if isinstance(error, OSError) else ""
             self._worker.writers.pop(slot, None) if name in ("flush", "sync", "close") else None
             return f"{ours}{system}{type(error).__name__}", str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ LYING_SCHEMAS = (
 )
 _GZIP = b"\x1f\x8b"
 _FRAME_BYTES = 16  # length, its checksum, the checksum of the data
+# The start of a TensorProto of int64, its shape included; and an axis of a shape.
+_TENSOR = re.compile(rb"\x08\x09\x12((?s:.){1,64})")
+_AXIS = re.compile(rb"\x12[\x02-\x04]\x08([\x80-\xff]*[\x00-\x7f])")
 
 
 class Violation(AssertionError):
@@ -55,7 +59,19 @@ def _frame(data: bytes, at: int) -> tuple[int | None, int]:
     if len(data) - at < _FRAME_BYTES:
         return None, 0
     end = at + _FRAME_BYTES + struct.unpack_from("<Q", data, at)[0]
-    return (end, 1) if end <= len(data) else (None, 0)
+    return (end, _rows(data[at + 12 : end - 4])) if end <= len(data) else (None, 0)
+
+
+def _rows(payload: bytes) -> int:
+    """How many records a frame holds: one, unless it is rows of a table."""
+    axes = _axes(payload)
+    return sum((byte & 127) << 7 * place for place, byte in enumerate(axes[0])) if len(axes) == 2 else 1
+
+
+def _axes(payload: bytes) -> list[bytes]:
+    """The axes of a TensorProto: a record has one, rows of a table have two."""
+    found = _TENSOR.match(payload)
+    return [] if found is None else _AXIS.findall(found[1][: found[1][0] + 1], 1)
 
 
 def _member(data: bytes, at: int) -> tuple[int | None, int]:
@@ -99,6 +115,14 @@ class File:
         with open(beside) as file:
             features = json.load(file)["features"]  # a lie may have been copied, in other words, by merge or split
         return [*features] != ["x"] or (features["x"]["dtype"], features["x"]["shape"]) != ("int64", [3])
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it is a stream of tables and of single records: as rows, these are of different shapes."""
+        data = self.data() or b""
+        if not helper.is_stream(self.path):
+            return False
+        return len({len(_axes(data[part.start + 12 : part.end])) for part in parts(data, [])}) > 1
 
     def data(self) -> bytes | None:
         try:

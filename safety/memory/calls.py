@@ -99,7 +99,7 @@ def _verbs() -> dict[str, Call]:
 def _refused(data: bytes, format: str) -> str:
     try:
         return repr(tb.loads(data, format))
-    except tb.CorruptError:
+    except tb.errors.CorruptError:
         return "refused"
 
 

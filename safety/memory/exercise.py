@@ -50,7 +50,7 @@ def damaged(rounds: int) -> int:
             bent[random.integers(0, len(bent), 3)] ^= random.integers(0, 256, 3, np.uint8)
             try:
                 tb.loads(bent[: random.integers(1, len(bent) + 1)])
-            except tb.TensorbytesError:
+            except tb.errors.TensorbytesError:
                 continue
     return rounds * len(files)
 

@@ -30,7 +30,7 @@ def _both(value: Any, format: str, **options: Any) -> Trip:
 def _refused(data: bytes, format: str | None = None) -> Trip:
     try:
         tb.loads(data, format)
-    except tb.TensorbytesError:
+    except tb.errors.TensorbytesError:
         pass
     else:
         raise AssertionError("these bytes were to be refused")
@@ -38,7 +38,7 @@ def _refused(data: bytes, format: str | None = None) -> Trip:
     def trip() -> None:
         try:
             tb.loads(data, format)
-        except tb.TensorbytesError:
+        except tb.errors.TensorbytesError:
             return
 
     return trip
@@ -56,7 +56,7 @@ def _lossy() -> Trip:
     def trip() -> None:
         try:
             tb.dumps(value, "npy")
-        except tb.LossError:
+        except tb.errors.LossError:
             return
 
     return trip
@@ -100,7 +100,7 @@ def _broken_examples() -> Trip:
             return
         try:
             list(tb.open_records(io.BytesIO(data)))
-        except tb.CorruptError:
+        except tb.errors.CorruptError:
             return
         raise AssertionError("the checksum was to be refused")
 

@@ -6,6 +6,9 @@ tensorbytes.save({"w": w, "b": b}, "model.tb")
 with tensorbytes.open("model.tb") as f:
     rows = f["w"][10:20]                    # mapped, not read
 for batch in tensorbytes.open_records("train.tfrecord").batches(1024): ...
+
+What is needed now and then is in modules: `errors` (all exceptions and warnings, Limits), `records` (schemas, indexes,
+splits, TensorBoard's events), `savedmodel`, `formats`, `frameworks`; `tensorbytes.testing` is imported by name.
 """
 
 from typing import TYPE_CHECKING
@@ -13,136 +16,83 @@ from typing import TYPE_CHECKING
 from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
-    from tensorbytes import errors
+    from tensorbytes import errors, formats, frameworks, records, savedmodel
     from tensorbytes._wire import ACCELERATED
     from tensorbytes.api import buffers, dumps, equal, load, loads, open, save
-    from tensorbytes.errors import (
-        LIMITS,
-        CorruptError,
-        InUseError,
-        LimitError,
-        Limits,
-        LossError,
-        MissingDependencyError,
-        MissingNameError,
-        SchemaError,
-        TensorbytesError,
-        TornTailWarning,
-        UnclosedWriterWarning,
-        UnsupportedError,
-        UsageError,
-    )
+    from tensorbytes.ops import bench, convert, diff, inspect, merge, quantize, repair, split, stats, verify
     from tensorbytes.quantization import Quantize
-    from tensorbytes.records import (
-        Batch,
-        Damage,
-        DamageWarning,
-        Feature,
-        Records,
-        RecordWriter,
-        Schema,
-        Split,
-        build_index,
-        infer_schema,
-        open_records,
-        plan,
-        read_events,
-        read_scalars,
-        repair,
-        verify,
-    )
-    from tensorbytes.savedmodel import load_model, save_model
+    from tensorbytes.records import RecordWriter, open_records
     from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
-    from tensorbytes.tools import bench, convert, diff, inspect, merge, quantize, split, stats
 
 __version__ = "0.1.0"
 
+# Where each name is; it is loaded when it is first asked for, so that importing costs next to nothing, the command
+# line answers at once, and no part that is not used takes time. "errors:" is the module itself.
+_PLACES = {
+    "ACCELERATED": "_wire",
+    "Quantize": "quantization",
+    "Ragged": "tensor",
+    "RecordWriter": "records",
+    "Sparse": "tensor",
+    "Strings": "tensor",
+    "Tensor": "tensor",
+    "bench": "ops",
+    "buffers": "api",
+    "convert": "ops",
+    "diff": "ops",
+    "dumps": "api",
+    "equal": "api",
+    "errors": "errors:",
+    "formats": "formats:",
+    "frameworks": "frameworks:",
+    "inspect": "ops",
+    "load": "api",
+    "loads": "api",
+    "merge": "ops",
+    "open": "api",
+    "open_records": "records",
+    "quantize": "ops",
+    "records": "records:",
+    "repair": "ops",
+    "save": "api",
+    "savedmodel": "savedmodel:",
+    "split": "ops",
+    "stats": "ops",
+    "verify": "ops",
+}
+
 __all__ = [
     "ACCELERATED",
-    "LIMITS",
-    "Batch",
-    "CorruptError",
-    "Damage",
-    "DamageWarning",
-    "Feature",
-    "InUseError",
-    "LimitError",
-    "Limits",
-    "LossError",
-    "MissingDependencyError",
-    "MissingNameError",
     "Quantize",
     "Ragged",
     "RecordWriter",
-    "Records",
-    "Schema",
-    "SchemaError",
     "Sparse",
-    "Split",
     "Strings",
     "Tensor",
-    "TensorbytesError",
-    "TornTailWarning",
-    "UnclosedWriterWarning",
-    "UnsupportedError",
-    "UsageError",
     "bench",
     "buffers",
-    "build_index",
     "convert",
     "diff",
     "dumps",
     "equal",
     "errors",
-    "infer_schema",
+    "formats",
+    "frameworks",
     "inspect",
     "load",
-    "load_model",
     "loads",
     "merge",
     "open",
     "open_records",
-    "plan",
     "quantize",
-    "read_events",
-    "read_scalars",
+    "records",
     "repair",
     "save",
-    "save_model",
+    "savedmodel",
     "split",
     "stats",
     "verify",
 ]
-
-
-# Where each name is; it is loaded when it is first asked for, so that importing costs next to nothing, the command
-# line answers at once, and no part that is not used takes time. What is not listed here is about records.
-_HOME = {
-    "_wire": ["ACCELERATED"],
-    "api": ["buffers", "dumps", "equal", "load", "loads", "open", "save"],
-    "errors:": ["errors"],
-    "errors": [
-        "LIMITS",
-        "CorruptError",
-        "InUseError",
-        "LimitError",
-        "Limits",
-        "LossError",
-        "MissingDependencyError",
-        "MissingNameError",
-        "SchemaError",
-        "TensorbytesError",
-        "TornTailWarning",
-        "UnclosedWriterWarning",
-        "UnsupportedError",
-        "UsageError",
-    ],
-    "quantization": ["Quantize"],
-    "savedmodel": ["load_model", "save_model"],
-    "tensor": ["Ragged", "Sparse", "Strings", "Tensor"],
-    "tools": ["bench", "convert", "diff", "inspect", "merge", "quantize", "split", "stats"],
-}
-_PLACES = dict.fromkeys(__all__, "records") | {name: module for module, names in _HOME.items() for name in names}
 
 __getattr__ = getter(__name__, _PLACES)
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, loader, opening, shortcut, storage
+from tensorbytes import formats, frameworks, opening
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
+from tensorbytes.formats import _shortcut as shortcut
+from tensorbytes.formats._frame_writer import Writer
+from tensorbytes.formats._opened import Opened
 from tensorbytes.formats._storing import Storing
-from tensorbytes.reader import Entry, Reader, StreamReader, build, keep, naming
+from tensorbytes.io import storage
+from tensorbytes.io.storage import naming
+from tensorbytes.reader import Entry, Reader, StreamReader, build, keep
 from tensorbytes.tensor import Value, amended, identical, with_meta, with_origin
 from tensorbytes.tree import Document, Leaf, flatten
 from tensorbytes.typing import Buffer, bytes_view, pinned
-from tensorbytes.writer import Writer
 
 _SMALL = 1 << 16  # bytes of an array that are sooner copied than passed on in pieces
 
@@ -55,8 +58,8 @@ def dumps(
     array([[0, 1, 2],
            [3, 4, 5]])
     """
-    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and origin is None and not options:
-        data = shortcut.dump(obj)
+    if type(obj) is np.ndarray and format == "tb" and meta is None and origin is None and not options:
+        data = shortcut.dump(obj) if name is None else shortcut.dump_named(obj, name)
         if data is not None:
             return data
     chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
@@ -118,15 +121,6 @@ def _by_suffix(target: Any) -> str:
     found = formats.by_suffix(str(target)) if storage.is_path(target) else None
     file = str(target).replace("\\", "/").rpartition("/")[2] if storage.is_path(target) else ""
     if found is None and "." in file:
-        if ".tfrecord" in file.lower():
-            raise UsageError(
-                "TFRecord files are written row by row",
-                path=str(target),
-                hints=[
-                    Hint(operation="RecordWriter", arguments=("path",), purpose="writes them"),
-                    Hint(operation="convert", arguments=("source", "path"), purpose="makes one of a file of columns"),
-                ],
-            )
         raise UsageError(
             "no format has this suffix",
             path=str(target),
@@ -163,13 +157,13 @@ def to_document(
     for given in (meta, origin):
         if given is not None:
             _check_meta(given)
-    leaves = flatten(obj, lambda x: frameworks.to_value(x) if frameworks.of(x) else None)
+    leaves = flatten(obj, frameworks.value_of)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
-        return Document([Leaf(with_origin(with_meta(leaf.whole, name, meta), origin or {}), kind=leaf.kind)])
+        return Document([Leaf(with_origin(with_meta(leaf.value, name, meta), origin or {}), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
-    return Document(_under_their_keys(leaves), dict(meta or {}), origin=dict(origin or {}))
+    return Document(_name_by_keys(leaves), dict(meta or {}), origin=dict(origin or {}))
 
 
 def _check_meta(meta: Any) -> None:
@@ -186,7 +180,7 @@ def _check_meta(meta: Any) -> None:
             )
 
 
-def _under_their_keys(leaves: list[Leaf]) -> list[Leaf]:
+def _name_by_keys(leaves: list[Leaf]) -> list[Leaf]:
     """In a structure the key is the name; a name of the tensor's own is noted as its origin."""
     if all(leaf.value.name is None for leaf in leaves):
         return leaves
@@ -195,7 +189,7 @@ def _under_their_keys(leaves: list[Leaf]) -> list[Leaf]:
         keys.setdefault(id(leaf.value), set()).add(leaf.name)
     made: dict[int, Value] = {}
     for leaf in leaves:
-        value, shared = leaf.whole, id(leaf.value)
+        value, shared = leaf.read(), id(leaf.value)
         if value.name is not None and shared not in made:
             own = {} if keys[shared] == {value.name} else {"name": value.name}
             made[shared] = amended(value, None, value.meta, {**own, **value.origin})
@@ -223,9 +217,16 @@ def loads(
             return array
     data = _check_buffer(buffer)
     _check_limits(limits)
-    chosen = opening.choose(data, len(data), "<bytes>", format)
-    formats.check_options(chosen, options, chosen.read_options)
-    return _result(chosen.decode(data, limits, False, options), Budget(limits, len(data)), to, device, "<bytes>")
+    opened = opening.open_bytes(data, format, limits, options)
+    _check_not_empty(opened, format)
+    return _result(opened, False, to, device)
+
+
+def _check_not_empty(opened: Opened, format: str | None) -> None:
+    """An empty file may be an empty stream, which has nothing to load: more likely something went wrong."""
+    if format is None and opened.chosen.streams and opened.is_empty:
+        hint = Hint(operation="open", arguments=("path",), purpose="reads it as an empty stream")
+        raise CorruptError("no bytes at all", at=0, path=opened.path, hints=[hint])
 
 
 def _check_buffer(buffer: Any) -> memoryview:
@@ -238,14 +239,13 @@ def _check_buffer(buffer: Any) -> memoryview:
         raise UsageError(f"a {type(buffer).__qualname__} that can't be read: {error}") from None
 
 
-def _check_source(target: Any) -> None:
+def _refuse_bytes(target: Any) -> None:
     if isinstance(target, bytes | bytearray | memoryview):
         raise UsageError(
             expected="a path or a file object",
             got=type(target).__qualname__,
             hints=[Hint(operation="loads", arguments=("data",), purpose="reads bytes")],
         )
-    storage.check_target(target, "read")
 
 
 def _check_limits(limits: Any) -> None:
@@ -253,12 +253,12 @@ def _check_limits(limits: Any) -> None:
         raise UsageError(f"limits={limits!r}", expected="Limits, such as Limits(max_bytes=1 << 30)")
 
 
-def _result(documents: Iterable[Document], budget: Budget, to: str, device: str | None, path: str) -> Any:
+def _result(opened: Opened, lazy: bool, to: str, device: str | None) -> Any:
     def convert(value: Value) -> Any:
         return frameworks.from_value(value, to, device)
 
-    with naming(path):
-        found = keep(documents, budget)
+    with naming(opened.path):
+        found = keep(opened.decode(lazy), Budget(opened.limits, opened.size))
         if not found:
             raise CorruptError("it holds no tensors", at=0)
         objects = [build(document, convert) for document in found]
@@ -289,31 +289,17 @@ def load(
                 raise UsageError("names= needs a file that can be read at random, not a stream")
             load = Entry.load if mmap else Entry._load_owned
             return {name: load(file[name]) for name in ([names] if isinstance(names, str) else names)}
-    _check_source(target)
+    _refuse_bytes(target)
     _check_limits(limits)
-    path = storage.describe(target)
-    found = opening.claimed(target, format)
-    if found is not None:
-        return _result(found.decoder(path, limits, options)(mmap), Budget(limits), to, device, path)
-    if mmap:
-        if not storage.is_local(target):
-            raise UsageError("only local files can be mapped (mmap=True)", path=path)
-        # torch knows no read-only memory: a private map spares it a copy.
-        found = opening.of_bytes(storage.map_file(target, private=to == "torch"), path, format)
-        return _result(found.decoder(path, limits, options)(True), Budget(limits, found.size), to, device, path)
-    if storage.is_local(target) and not options and os.path.isfile(target):  # type: ignore[arg-type]
-        with io.FileIO(target) as file:  # type: ignore[arg-type]
-            size = os.fstat(file.fileno()).st_size
-            if size >= loader.FROM_BYTES:
-                head = os.pread(file.fileno(), formats.SNIFF_BYTES, 0)
-                chosen = opening.choose(head, size, path, format)
-                if chosen.name == "tb":
-                    return _result(loader.documents(file, size, limits), Budget(limits, size), to, device, path)
-                documents = chosen.decode_file(file, limits, options)
-                if documents is not None:
-                    return _result(documents, Budget(limits, size), to, device, path)
-    found = opening.of_bytes(storage.read(target), path, format)
-    return _result(found.decoder(path, limits, options)(False), Budget(limits, found.size), to, device, path)
+    if mmap and not storage.is_local(target):
+        raise UsageError("only local files can be mapped (mmap=True)", path=storage.describe(target))
+    # torch knows no read-only memory: a private map spares it a copy.
+    opened = opening.open_file(
+        target, format, limits=limits, options=options, own=not mmap, private=mmap and to == "torch"
+    )
+    with opened.source:
+        _check_not_empty(opened, format)
+        return _result(opened, mmap, to, device)
 
 
 def open(
@@ -338,15 +324,14 @@ def open(
         return Writer(to_document, target, mode == "a", Storing.of(options))
     if mode != "r":
         raise UsageError(f"mode {mode!r}", expected="'r', 'w' or 'a'")
-    _check_source(target)
+    _refuse_bytes(target)
     _check_limits(limits)
-    if not storage.is_path(target) and not _seekable(target):
+    if not storage.is_path(target) and not _is_seekable(target):
         if format not in (None, "tb"):
             raise UsageError(f"a stream is read as 'tb', not {format!r}")
+        storage.check_target(target, "read")
         return StreamReader(target, to, device, limits)
-    path = storage.describe(target)
-    found = opening.mapped(target, format)
-    return Reader(found.decoder(path, limits, options), path, found.chosen.name, to, device, found.data, limits)
+    return Reader(opening.open_file(target, format, limits=limits, options=options), to, device)
 
 
 def _check_stream(target: Any, format: str | None, options: Options) -> None:
@@ -360,7 +345,7 @@ def _check_stream(target: Any, format: str | None, options: Options) -> None:
     formats.check_options(chosen, options, chosen.write_options)
 
 
-def _seekable(file: Any) -> bool:
+def _is_seekable(file: Any) -> bool:
     return bool(getattr(file, "seekable", lambda: False)())
 
 
@@ -372,5 +357,5 @@ def equal(a: Any, b: Any) -> bool:
     """
     one, two = ({leaf.path: leaf for leaf in to_document(x).leaves} for x in (a, b))
     return one.keys() == two.keys() and all(
-        leaf.kind == two[path].kind and identical(leaf.whole, two[path].whole) for path, leaf in one.items()
+        leaf.kind == two[path].kind and identical(leaf.read(), two[path].read()) for path, leaf in one.items()
     )

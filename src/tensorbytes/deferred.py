@@ -10,36 +10,54 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.tensor import Array, Strings, Tensor, Value, amended
+from tensorbytes.tensor import Array, Header, Strings, Tensor, Value, amended, part_origin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deferred:
-    """One value of a file. `part(index)` reads a slice alone, where the format can do that."""
+    """One value of a file. `cut(index)` reads a slice alone, where the format can do that.
+
+    It has the `header`, `load()` and `part(index)` of the values themselves.
+    """
 
     kind: str  # tensor, strings, ragged or sparse
     dtype: str  # "string" for strings
     shape: tuple[int | None, ...]  # None for ragged axes
     fetch: Callable[[], Value] = field(repr=False)
     nbytes: int = 0  # in memory, as far as it is known before reading
-    part: Callable[[Any], Tensor | Strings] | None = field(default=None, repr=False)
+    cut: Callable[[Any], Tensor | Strings] | None = field(default=None, repr=False)
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
+
+    at_hand = False
+
+    @property
+    def header(self) -> Header:
+        return Header(self.kind, self.dtype, self.shape, self.nbytes or None)
+
+    @property
+    def in_parts(self) -> bool:
+        return self.cut is not None
 
     def load(self) -> Value:
         """The value itself, under the name and with the metadata given here."""
         return amended(self.fetch(), self.name, self.meta, self.origin)
 
+    def part(self, index: Any) -> Tensor | Strings:
+        """What an index picks, as NumPy would, with the metadata given here."""
+        if self.cut is None:
+            return self.load().part(index)
+        return amended(self.cut(index), self.name, self.meta, part_origin(self.origin))
 
-def whole(value: Value | Deferred) -> Value:
-    """The value itself, read if it was not."""
-    return value.load() if isinstance(value, Deferred) else value
+
+# What is stored as one array: a tensor, read or not, or strings.
+Dense: TypeAlias = Tensor | Strings | Deferred
 
 
 def elsewhere(dtype: str, elements: Array, swap: bool = False) -> Deferred:

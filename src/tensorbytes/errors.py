@@ -258,6 +258,14 @@ class InUseError(TensorbytesError):
     """A path that another writer, or another process, is writing. The message says which."""
 
 
+class DamageWarning(UserWarning):
+    """Records were lost to damage, which on_corrupt="skip" reads around."""
+
+
+class PluginWarning(UserWarning):
+    """A format, a framework or a codec of another package that can't be used. The message says why."""
+
+
 class TornTailWarning(UserWarning):
     """An unfinished write at the end of a file was cut off before appending. The message says where it is kept."""
 

@@ -10,7 +10,7 @@ from tensorbytes import formats
 from tensorbytes.errors import Hint
 
 _Advice: TypeAlias = str | Hint | tuple[str | Hint, ...]
-_ANY_BYTES = ("raw",)
+ZIP, TAR, PICKLE, NEVER = "zip", "tar", "pickle", "never"
 
 
 class About(NamedTuple):
@@ -26,11 +26,18 @@ class Wrong(NamedTuple):
     start: re.Pattern[bytes]
     what: str
     advice: _Advice = ""
-    may_be: tuple[str, ...] = _ANY_BYTES  # the formats whose files may start like this all the same
+    kind: str = ""  # what formats call it in `may_start_like`; NEVER: such bytes are not even raw ones
 
     @property
     def about(self) -> About:
         return _about(self.what, self.advice)
+
+    def may_be(self, format: str | None) -> bool:
+        """Whether a file of this format may start like this all the same."""
+        if format is None or self.kind == NEVER:
+            return False
+        chosen = formats.get(format)
+        return not chosen.self_describing or self.kind in chosen.may_start_like
 
 
 def _about(what: str, advice: _Advice) -> About:
@@ -47,13 +54,13 @@ _DECOMPRESS = "decompress it first"
 _TEXT = rb"(?:\xef\xbb\xbf)?\s*"
 # Asked when no format recognises the first bytes.
 WRONG_FILES = (
-    Wrong(_starts(_TEXT + rb"<(?:!doctype|html)\b"), "an HTML page, not tensors: a failed download?", may_be=()),
-    Wrong(_starts(_TEXT + rb"<[?]xml\b"), "XML, not tensors: a failed download?", may_be=()),
+    Wrong(_starts(_TEXT + rb"<(?:!doctype|html)\b"), "an HTML page, not tensors: a failed download?", kind=NEVER),
+    Wrong(_starts(_TEXT + rb"<[?]xml\b"), "XML, not tensors: a failed download?", kind=NEVER),
     Wrong(
         re.compile(rb"version https://git-lfs"),
         "a git-LFS pointer, not the file itself",
         "run `git lfs pull`",
-        may_be=(),
+        NEVER,
     ),
     Wrong(_starts(_TEXT + rb'[{]\s*"'), "JSON, not tensors: an error message, or the index of other files?"),
     Wrong(
@@ -69,14 +76,14 @@ WRONG_FILES = (
     Wrong(re.compile(rb"\xfd7zXZ\0"), "xz-compressed", _DECOMPRESS),
     Wrong(re.compile(rb"\x04\x22\x4d\x18"), "lz4-compressed", _DECOMPRESS),
     Wrong(re.compile(rb"7z\xbc\xaf\x27\x1c"), "a 7z archive", "unpack it first"),
-    Wrong(_starts(rb".{257}ustar"), "a tar archive", "unpack it first, and pass the files in it", ("raw", "torchfile")),
+    Wrong(_starts(rb".{257}ustar"), "a tar archive", "unpack it first, and pass the files in it", TAR),
     Wrong(re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5, which is not read here", "read it with h5py"),
     # All opcodes are from "(" on; other files may start with a length of these bytes, and zeros.
     Wrong(
         re.compile(rb"\x80[\x02-\x05][\x28-\xff]|[(][dl]p[0-9]*\n|c(?:copy_reg|numpy)[a-z._]*\n"),
         "a pickle, which is never read here: loading one can run any code in it",
         "load it where you trust it, and save its tensors",
-        ("raw", "torchfile"),
+        PICKLE,
     ),
     Wrong(re.compile(rb"\x89PNG\r\n\x1a\n"), "a PNG image, which is not read here", _DECODE),
     Wrong(re.compile(rb"\xff\xd8\xff"), "a JPEG image, which is not read here", _DECODE),
@@ -118,13 +125,13 @@ WRONG_FILES = (
         _starts(rb"PK\x03\x04.{26}(?:metadata|config)[.]json"),
         "a Keras model (a zip of its configuration and HDF5 weights), which is not read here",
         "load it with keras.saving.load_model, and save model.get_weights()",
-        ("raw", "npz", "torchfile"),
+        ZIP,
     ),
     Wrong(
         re.compile(rb"PK\x03\x04"),
         "a zip archive, and neither npz nor one of torch.save",
         "unpack it first",
-        ("raw", "npz", "torchfile"),
+        ZIP,
     ),
 )
 
@@ -151,7 +158,7 @@ WRONG_FOLDERS = (
     (
         r".*tfevents.*",
         "a folder of TensorBoard's event files",
-        Hint(operation="read_events", arguments=("paths",), purpose="reads them"),
+        Hint(operation="records.read_events", arguments=("paths",), purpose="reads them"),
     ),
 )
 # Text, up to where it was cut, perhaps inside a character.
@@ -165,7 +172,7 @@ _MOST_NAMED = 3
 def about_file(head: bytes, format: str | None) -> About | None:
     """What a file that starts like this is, if it is known and holds no tensors."""
     for wrong in WRONG_FILES:
-        if format not in wrong.may_be and wrong.start.match(head):
+        if wrong.start.match(head) and not wrong.may_be(format):
             return wrong.about
     if format is None and _PLAIN_TEXT.match(head):
         if head.lstrip().startswith(b"["):

@@ -11,5 +11,5 @@ class Displayed:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        made: str = importlib.import_module("tensorbytes.viewer").html_of(self)
+        made: str = importlib.import_module("tensorbytes.view").html_of(self)
         return made

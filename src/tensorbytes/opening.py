@@ -1,51 +1,71 @@
-"""Finding out what a file is, and how it is decoded."""
+"""Finding out what a file is, and opening it."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from tensorbytes import formats, storage
-from tensorbytes.errors import CorruptError, Hint, Limits, UsageError
-from tensorbytes.formats import SNIFF_BYTES, Format, Options
-from tensorbytes.tree import Document
-from tensorbytes.typing import Buffer
+from tensorbytes import formats
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UsageError
+from tensorbytes.formats import NATIVE, Format, Options
+from tensorbytes.formats._opened import Opened
+from tensorbytes.formats.tfrecord.files.bytestreams import holds_nothing, likely_compression
+from tensorbytes.io import storage
+from tensorbytes.io.paths import byte_range, expand, is_set
+from tensorbytes.io.source import Source
+from tensorbytes.io.streams.detection import decode_start
 
-_CHECKPOINT_DATA = re.compile(r"(.*)[.]data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 # What np.savez() writes of no arrays, too: the name tells which it is.
 _EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
-READ_RECORDS = Hint(operation="open_records", arguments=("path",), purpose="reads them")
 
 
-class Found(NamedTuple):
-    """A format, and the bytes it shall decode; None for a path that it reads by itself."""
+def open_file(
+    target: Any,
+    format: str | None = None,
+    *,
+    limits: Limits = LIMITS,
+    options: Options | None = None,
+    own: bool = False,
+    private: bool = False,
+) -> Opened:
+    """What a path, a URL, a file object, a glob or a list of paths holds, recognised by its content.
 
-    chosen: Format
-    data: memoryview | None
+    A local file is mapped; with own=True it is read into memory, with `private` changes to the map stay in the process.
+    """
+    given = options or {}
+    source = Source(target, own=own, private=private)
+    if is_set(target):
+        return _open(_format_of_several(target, format), source, limits, given)
+    storage.check_target(target, "read")
+    claiming = _claiming_format(os.fspath(target), format) if source.is_local else None
+    if claiming is not None:
+        return _open(claiming, source, limits, given, claimed=True)
+    try:
+        chosen = choose(source, format)
+        if not chosen.self_describing and format is None and "dtype" not in given:
+            refuse_wrong(source.head, source.path, None)  # named so, but perhaps known
+        return _open(chosen, source, limits, given)
+    except BaseException:
+        source.close()
+        raise
 
-    @property
-    def size(self) -> int:
-        return 0 if self.data is None else len(self.data)
 
-    def decoder(self, path: str, limits: Limits, options: Options) -> Callable[[bool], Iterator[Document]]:
-        """Decodes, lazily or not, as often as it is called."""
-        chosen, data = self
-        formats.check_options(chosen, options, chosen.read_options)
-        if data is None:
-            return lambda lazy: chosen.decode_path(path, limits, lazy, options)
-        return lambda lazy: chosen.decode(data, limits, lazy, options)
+def _open(chosen: Format, source: Source, limits: Limits, options: Options, claimed: bool = False) -> Opened:
+    formats.check_options(chosen, options, chosen.read_options)
+    return chosen.open(source, limits, options, claimed)
 
 
-def claimed(target: Any, format: str | None) -> Found | None:
-    """The format of a target, if it wants a path rather than bytes."""
-    if not storage.is_local(target):
-        return None
-    path = os.fspath(target)
+def open_bytes(data: memoryview, format: str | None, limits: Limits, options: Options) -> Opened:
+    """What some bytes hold."""
+    source = Source.of_bytes(data)
+    return _open(choose(source, format), source, limits, options)
+
+
+def _claiming_format(path: str, format: str | None) -> Format | None:
+    """The format of a local path that wants the path rather than bytes."""
     name = format or formats.by_path(path)
     if name is not None and formats.get(name).claims(path):
-        return Found(formats.get(name), None)
+        return formats.get(name)
     if os.path.isdir(path):
         from tensorbytes import foreign
 
@@ -54,32 +74,39 @@ def claimed(target: Any, format: str | None) -> Found | None:
     return None
 
 
-def of_bytes(data: memoryview, path: str, format: str | None) -> Found:
-    """The format of some bytes; the path's suffix decides what they leave open."""
-    return Found(choose(data, len(data), path, format), data)
+def _format_of_several(targets: Any, format: str | None) -> Format:
+    """The format of a list, a glob or a set of shards: by the first file that is not empty."""
+    if format is not None:
+        chosen = formats.get(format)
+    else:
+        paths = [byte_range(target)[0] for target in expand(targets)]
+        sources = [Source(path) for path in paths]
+        source = next((one for one in sources if not _is_empty(one)), sources[0])
+        name = recognise(source) if not _is_empty(source) else None
+        several = next(one for one in map(formats.get, formats.BUILTIN) if one.several)
+        chosen = several if name is None or several.fits_name(source.path) else formats.get(name)
+    if not chosen.several:
+        what = f"{storage.describe(targets)} stands for {len(expand(targets))} files"
+        raise UsageError(f"{what}, and format {chosen.name!r} is read one file at a time")
+    return chosen
 
 
-def mapped(target: Any, format: str | None) -> Found:
-    """The format of a target that shall be read lazily: a local file is mapped. An empty file is an empty stream."""
-    found = claimed(target, format)
-    if found is not None:
-        return found
-    data = storage.map_file(target) if storage.is_local(target) else storage.read(target)
-    path = storage.describe(target)
-    if not len(data) and formats.by_suffix(path) in (None, "tb"):
-        format = format or "tb"
-    return of_bytes(data, path, format)
+def is_empty(target: Any) -> bool:
+    """Whether a local file holds nothing, perhaps compressed: it may be of any kind."""
+    return _is_empty(Source(target))
 
 
-def choose(data: Buffer, size: int, path: str, format: str | None) -> Format:
-    """The format of `size` bytes that start like `data`: the given one, unless they are surely something else."""
+def _is_empty(source: Source) -> bool:
+    return source.is_local and os.path.isfile(source.target) and holds_nothing(source.head)
+
+
+def choose(source: Source, format: str | None) -> Format:
+    """The format of a source: the given one, unless its bytes are surely something else."""
     if format is None:
-        return formats.get(recognise(data, size, path))
+        return formats.get(recognise(source))
     chosen = formats.get(format)
-    if format != "raw":  # any bytes are raw bytes
-        head = bytes(data[:SNIFF_BYTES])
-        if not chosen.sniff(head, size):
-            refuse_wrong(head, path, format)
+    if chosen.self_describing and not chosen.sniff(source.head, source.size):
+        refuse_wrong(source.head, source.path, format)
     return chosen
 
 
@@ -92,43 +119,45 @@ def refuse_wrong(head: bytes, path: str, format: str | None) -> None:
         raise UsageError(found.what, path=path, hints=found.hints)
 
 
-def holds_examples(head: Buffer) -> bool:
-    """Whether a TFRecord file that starts like this has Examples in it: a TensorProto starts with its dtype."""
-    return formats.get("tb").sniff(bytes(head[:12]), len(head)) and bytes(head[12:13]) == b"\x0a"
-
-
-def recognise(data: Buffer, size: int, path: str) -> str:
-    """The format of `size` bytes that start like `data`."""
-    if not size:
-        if os.path.splitext(path)[1].lower() in ("", ".tb"):
-            raise CorruptError(
-                "no bytes at all",
-                at=0,
-                path=path,
-                hints=[Hint(operation="open", arguments=("path",), purpose="reads it as an empty stream")],
-            )
-        raise CorruptError("an empty file", at=0, path=path)
-    if holds_examples(data):
-        raise UsageError("records of Examples rather than of tensors", path=path, hints=[READ_RECORDS])
-    head = bytes(data[:SNIFF_BYTES])
-    found = formats.sniff(head, size)
-    if found == "npz" and size == len(_EMPTY_ZIP) and path.lower().endswith(".zip"):
+def recognise(source: Source) -> str:
+    """The format of a source, by its first bytes; where they say nothing, by its name."""
+    path, head = source.path, source.head
+    if not head:
+        return _format_of_empty(path, formats.by_suffix(path))
+    if head == _EMPTY_ZIP and path.lower().endswith(".zip"):
         raise UsageError("an empty zip archive: there is nothing in it", path=path)
+    found = formats.sniff(head, source.size, path)
     if found is not None:
         return found
-    found = formats.by_suffix(path)
-    refuse_wrong(head, path, found)
-    if found is None and (data_of := _CHECKPOINT_DATA.fullmatch(path)):
-        name = os.path.basename(data_of[1])
+    named = formats.by_suffix(path)
+    compression = likely_compression(head) if named is None else "none"
+    if (
+        compression != "none"
+        and formats.get(NATIVE).sniff(decode_start(head, compression), source.size) == formats.SURE
+    ):
         raise UsageError(
-            "the data of a TensorFlow checkpoint, without its names",
+            f"tensors of the native frame, {compression}-compressed",
             path=path,
-            hints=[Hint(purpose=f"pass {name} or {name}.index")],
+            hints=[Hint(purpose="decompress it first")],
         )
-    if found is None:
+    refuse_wrong(head, path, named)
+    for name in formats.BUILTIN if named is None else ():
+        what, hints = formats.get(name).part_of(path)
+        if what:
+            raise UsageError(what, path=path, hints=hints)
+    if named is None:
         raise UsageError(
-            f"can't tell the format from its first bytes ({bytes(data[:8]).hex(' ')})",
+            f"can't tell the format from its first bytes ({head[:8].hex(' ')})",
             path=path,
             hints=[Hint("format", choices=tuple(formats.BUILTIN), of="load")],
         )
-    return found
+    return named
+
+
+def _format_of_empty(path: str, named: str | None) -> str:
+    """An empty file is an empty stream, or no rows, of the format that its name says."""
+    if named is None:
+        named = NATIVE
+    if formats.get(named).empty:
+        return named
+    raise CorruptError("an empty file", at=0, path=path)

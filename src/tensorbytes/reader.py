@@ -12,24 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, loader, opening, storage
+from tensorbytes import formats, frameworks, opening
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.budget import Budget
-from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
-    LIMITS,
     CorruptError,
     Hint,
     Limits,
-    MissingDependencyError,
     MissingNameError,
     TensorbytesError,
-    UnsupportedError,
     UsageError,
     nearest,
 )
 from tensorbytes.formats import _record, frame
+from tensorbytes.formats._opened import Opened
 from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.io import storage
+from tensorbytes.io.storage import naming
 from tensorbytes.notebook import Displayed
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tfrecord import HEADER_BYTES
@@ -106,26 +105,15 @@ class Entry(Displayed):
 
     def _load_owned(self) -> Any:
         """The same in memory of its own: whatever happens to the file later does not touch it."""
-        return self._load(lambda leaf: leaf._replace(value=_owned(leaf.whole)))
+        return self._load(lambda leaf: leaf._replace(value=_copy_mapped(leaf.read())))
 
     def __getitem__(self, index: Any) -> Any:
         with naming(self._path, self._mapped):
-            value = self._leaf.value
-            if isinstance(value, Deferred):
-                if value.part is not None:
-                    return self._convert(value.part(index))
-                value = value.load()
-        if isinstance(value, Sparse):
-            raise UnsupportedError("a sparse value has no slices here", hints=[Hint(purpose="load() reads all of it")])
-        if isinstance(value, Ragged):
-            return value.rows()[index]
-        if isinstance(value, Strings):
-            return value.numpy()[index]
-        if value.dtype in numpy_adapter.NUMPY_LACKS:
-            part = np.asarray(value.bits()[index])
-            return self._convert(Tensor(value.dtype, part.shape, np.ascontiguousarray(part).reshape(-1)))
-        array = numpy_adapter.from_value(value)
-        return self._convert(numpy_adapter.to_value(np.asarray(array[index])))
+            if self.kind == "ragged":
+                rows: Any = self._leaf.read()
+                return rows.rows()[index]
+            made = self._convert(self._leaf.part(index))
+            return made[()] if isinstance(made, np.ndarray) and self.kind == "strings" else made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         with naming(self._path, self._mapped):
@@ -139,39 +127,21 @@ class Entry(Displayed):
         return size
 
 
-def _owned(value: Value) -> Value:
+def _copy_mapped(value: Value) -> Value:
     """The same value; what it has of a mapped file is copied."""
     own: dict[str, Any] = {}
     if isinstance(value, Tensor | Strings):
-        own["data"] = storage.owned(value.data)
+        own["data"] = storage.copy_mapped(value.data)
     else:
-        own["values"] = _owned(value.values)
+        own["values"] = _copy_mapped(value.values)
     if isinstance(value, Strings):
-        own["offsets"] = storage.owned(value.offsets)
+        own["offsets"] = storage.copy_mapped(value.offsets)
     if isinstance(value, Ragged):
-        own["splits"] = tuple(map(storage.owned, value.splits))
-        own["shapes"] = None if value.shapes is None else storage.owned(value.shapes)
+        own["splits"] = tuple(map(storage.copy_mapped, value.splits))
+        own["shapes"] = None if value.shapes is None else storage.copy_mapped(value.shapes)
     if isinstance(value, Sparse):
-        own["parts"] = tuple(map(storage.owned, value.parts))
+        own["parts"] = tuple(map(storage.copy_mapped, value.parts))
     return dataclasses.replace(value, **own)
-
-
-class naming:
-    """Adds the file's name to errors that don't tell it."""
-
-    def __init__(self, path: str, mapped: memoryview | None = None) -> None:
-        self.path, self.mapped = path, mapped
-
-    def __enter__(self) -> None:
-        if self.mapped is not None:
-            storage.check_whole(self.mapped, self.path)
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if not isinstance(error, TensorbytesError) or isinstance(error, MissingDependencyError):
-            return
-        nameless = self.path == "<bytes>" and not isinstance(error, CorruptError)
-        if error.path is None and not nameless and not error.what.startswith(self.path):
-            error.path = self.path
 
 
 def build(document: Document, convert: Callable[[Value], Any]) -> Any:
@@ -193,10 +163,6 @@ def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
     return found
 
 
-# Formats that say at their beginning, or in a directory, what they hold: that costs next to nothing.
-_WITH_DIRECTORY = frozenset({"tb", "safetensors", "npz", "npy", "torchfile"})
-
-
 class Reader(Displayed):
     """An open file. Iterate over it for the objects of a stream, index it by name for tensors.
 
@@ -204,19 +170,10 @@ class Reader(Displayed):
     tensors are views of the map. Views stay valid after close().
     """
 
-    def __init__(
-        self,
-        decode: Callable[[bool], Iterator[Document]],
-        path: str,
-        format: str,
-        to: str,
-        device: str | None,
-        mapped: memoryview | None = None,
-        limits: Limits = LIMITS,
-    ) -> None:
-        self.path, self.format, self._limits = path, format, limits
-        self._decoder: Callable[[bool], Iterator[Document]] | None = decode
-        self._mapped = mapped
+    def __init__(self, opened: Opened, to: str, device: str | None) -> None:
+        self.path, self.format, self._limits = opened.path, opened.format, opened.limits
+        self._opened: Opened | None = opened
+        self._mapped = opened.data
         self._to, self._device = to, device
         self._documents: list[Document] | None = None
         self._by_name: dict[str, list[Leaf]] | None = None
@@ -228,10 +185,10 @@ class Reader(Displayed):
         return Budget(self._limits, 0 if self._mapped is None else len(self._mapped))
 
     def _decode(self, lazy: bool) -> Iterator[Document]:
-        if self._decoder is None:
+        if self._opened is None:
             raise TensorbytesError("the file is closed", path=self.path)
         with naming(self.path, self._mapped):
-            yield from self._decoder(lazy)
+            yield from self._opened.decode(lazy)
 
     # What is found out once is kept when it is whole: other threads, and close(), may come in between.
 
@@ -342,7 +299,7 @@ class Reader(Displayed):
         return sum(1 for _ in self._decode(lazy=False))
 
     def close(self) -> None:
-        self._decoder = self._documents = self._by_name = self._mapped = None
+        self._opened = self._documents = self._by_name = self._mapped = None
 
     def __enter__(self) -> Reader:
         return self
@@ -358,7 +315,7 @@ class Reader(Displayed):
         known = self._documents
         if known is not None:
             return known, True
-        if self._decoder is None or self.format not in _WITH_DIRECTORY:
+        if self._opened is None or not self._opened.chosen.lists_quickly:
             return None
         try:
             first = list(itertools.islice(self._decode(lazy=True), 2))
@@ -372,7 +329,7 @@ class Reader(Displayed):
     def __repr__(self) -> str:
         said = f"<tensorbytes file {self.path!r}, format {self.format}"
         known = self._glance()
-        if self._decoder is None:
+        if self._opened is None:
             return f"{said}, closed>"
         if known is None:
             return f"{said}>"
@@ -424,7 +381,7 @@ class StreamReader:
             except CorruptError as error:
                 raise error.shifted(start) from None
             budget.add_input(length)
-            record = loader.at_offset(data, 0, length, start, budget)
+            record = frame.at_offset(data, 0, length, start, budget)
             # Objects come one by one, so each has the limits to itself.
             if record.place.part == record.place.parts - 1:
                 budget = Budget(self._limits)
@@ -441,7 +398,7 @@ class StreamReader:
                 at=0,
                 hints=[Hint(operation="load", arguments=("file",), purpose="reads it")],
             )
-        opening.refuse_wrong(head, storage.describe(self._file), "tb")
+        opening.refuse_wrong(head, storage.describe(self._file), formats.NATIVE)
 
     def close(self) -> None:
         """Leave the file to whoever opened it."""

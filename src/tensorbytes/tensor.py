@@ -7,6 +7,10 @@
 | Ragged  | values, one or more row splits (outermost first), or a shape for each row |
 | Sparse  | a layout, its index parts and values, the dense shape                     |
 
+Each tells what it is by its `header`, and gives itself by `load()` and slices by `part(index)`:
+what a file holds and was not read yet does the same (`deferred.py`), so that nobody asks which
+of the two it is.
+
 Each carries a name and two maps of strings to strings: `meta`, the metadata that users
 give it, and `origin`, what we note ourselves of how it was held: its framework, device,
 class, NumPy's word for its dtype. It is validated once, when it is built, and is never
@@ -20,7 +24,7 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -54,9 +58,40 @@ def _check_shape(shape: tuple[int, ...]) -> None:
             raise InvalidValueError(f"shape {shape} must hold integers >= 0")
 
 
+class Header(NamedTuple):
+    """What a value is, without its bytes."""
+
+    kind: str  # tensor, strings, ragged or sparse
+    dtype: str  # "string" for strings
+    shape: tuple[int | None, ...]  # None for ragged axes
+    nbytes: int | None  # in memory; None where that is known once it is read
+
+
+class InMemory(Displayed):
+    """What the four values have in common: their bytes are there, in memory or mapped."""
+
+    __slots__ = ()
+    at_hand = True  # reading it takes no work
+    in_parts = False  # whether `part` takes no more work than what it gives
+
+    def __copy__(self) -> Self:
+        return self  # it never changes
+
+    def load(self) -> Self:
+        """The value itself. (Not `read`, which is what tells a file object.)"""
+        return self
+
+    def part(self, index: Any) -> Tensor | Strings:
+        """What an index picks, as NumPy would."""
+        what = type(self).__name__.lower()
+        raise UnsupportedError(f"a {what} value has no slices here", hints=[Hint(purpose="load() reads all of it")])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Tensor(Displayed):
+class Tensor(InMemory):
     """dtype, shape and C-order little-endian bytes."""
+
+    in_parts = True
 
     dtype: str
     shape: tuple[int, ...]
@@ -74,9 +109,24 @@ class Tensor(Displayed):
             raise InvalidValueError(f"{self.dtype}{list(self.shape)} takes {want} bytes, got {len(view)}")
         object.__setattr__(self, "data", view)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy, which don't take views of memory: the same with bytes of its own."""
+        return Tensor, (self.dtype, self.shape, bytes(self.data), self.name, dict(self.meta), dict(self.origin))
+
     @property
     def nbytes(self) -> int:
         return len(self.data)
+
+    @property
+    def header(self) -> Header:
+        return Header("tensor", self.dtype, self.shape, len(self.data))
+
+    def part(self, index: Any) -> Tensor:
+        """What an index picks, as NumPy would: a view of the data where that is in one piece."""
+        elements: Array = np.ndarray(self.shape, f"V{dtypes.get(self.dtype).itemsize}", self.data)
+        picked = np.asarray(elements[index])
+        flat = np.ascontiguousarray(picked).reshape(-1).view(np.uint8)
+        return Tensor(self.dtype, picked.shape, flat, self.name, self.meta, part_origin(self.origin))
 
     def numpy(self) -> Array:
         """A view of the data as a NumPy array; read-only where the memory is."""
@@ -91,8 +141,10 @@ class Tensor(Displayed):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strings(Displayed):
+class Strings(InMemory):
     """Byte strings, or text in UTF-8: string i is data[offsets[i]:offsets[i + 1]]."""
+
+    in_parts = True
 
     shape: tuple[int, ...]
     offsets: Array = field(repr=False)
@@ -112,9 +164,42 @@ class Strings(Displayed):
             _check_utf8(view, self.offsets)
         object.__setattr__(self, "data", view)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy, which don't take views of memory: the same with bytes of its own."""
+        parts = self.shape, self.offsets, bytes(self.data), self.encoding
+        return Strings, (*parts, self.name, dict(self.meta), dict(self.origin))
+
     @property
     def nbytes(self) -> int:
         return len(self.data)
+
+    @property
+    def header(self) -> Header:
+        return Header("strings", "string", self.shape, len(self.data))
+
+    def part(self, index: Any) -> Strings:
+        """What an index picks, as NumPy would."""
+        picked = self._numbers(index)
+        numbers = picked.reshape(-1)
+        if len(numbers) and (np.diff(numbers) == 1).all():  # a run of them is a view
+            bounds = self.offsets[numbers[0] : numbers[-1] + 2]
+            made = bounds - bounds[0], self.data[bounds[0] : bounds[-1]]
+        else:
+            lengths = self.offsets[numbers + 1] - self.offsets[numbers]
+            starts = self.offsets[numbers].tolist()
+            pieces = [self.data[start : start + size] for start, size in zip(starts, lengths.tolist(), strict=True)]
+            made = np.concatenate(([0], np.cumsum(lengths))), memoryview(b"".join(pieces))
+        return Strings(picked.shape, *made, self.encoding, self.name, self.meta, part_origin(self.origin))
+
+    def _numbers(self, index: Any) -> Array:
+        """The numbers of the strings that an index picks. One of a long list takes no longer than one of a short."""
+        if len(self.shape) == 1 and isinstance(index, slice):
+            return np.arange(*index.indices(self.shape[0]))
+        if len(self.shape) == 1 and isinstance(index, int | np.integer) and not isinstance(index, bool):
+            if not -self.shape[0] <= index < self.shape[0]:
+                raise IndexError(f"index {index} is out of bounds for axis 0 with size {self.shape[0]}")
+            return np.asarray(index % self.shape[0])
+        return np.asarray(np.arange(len(self.offsets) - 1).reshape(self.shape)[index])
 
     @classmethod
     def from_items(cls, items: Iterable[str | bytes], shape: tuple[int, ...], encoding: str) -> Strings:
@@ -152,7 +237,7 @@ class Strings(Displayed):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ragged(Displayed):
+class Ragged(InMemory):
     """Rows of different lengths.
 
     With `splits` alone, row i of a level is the values (or rows of the next level)
@@ -186,6 +271,10 @@ class Ragged(Displayed):
                 bool((shapes >= 0).all()) and sizes == np.diff(self.splits[0]).tolist(),
                 "row shapes disagree with the row splits",
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self.values, self.splits, self.shapes
+        return Ragged, (*parts, self.name, dict(self.meta), dict(self.origin))
 
     def __len__(self) -> int:
         return len(self.splits[0]) - 1
@@ -221,6 +310,14 @@ class Ragged(Displayed):
     def nbytes(self) -> int:
         return self.values.nbytes + sum(splits.nbytes for splits in self.splits)
 
+    @property
+    def header(self) -> Header:
+        if self.shapes is None:
+            shape = (len(self), *[None] * len(self.splits), *self.values.shape[1:])
+        else:
+            shape = (len(self), *[None] * self.shapes.shape[1])
+        return Header("ragged", self.values.header.dtype, shape, self.nbytes)
+
     def rows(self) -> list[Any]:
         """The rows as NumPy arrays (of str or bytes for strings), nested by level."""
         parts: list[Any] = []
@@ -236,7 +333,7 @@ class Ragged(Displayed):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sparse(Displayed):
+class Sparse(InMemory):
     """A sparse array in one of the layouts below; index parts may be int32 or int64.
 
     coo       parts = (indices [nnz, k],), values [nnz, *shape[k:]]
@@ -262,9 +359,17 @@ class Sparse(Displayed):
             _require(part.dtype.kind == "i", f"sparse indices must be signed integers, got {part.dtype}")
         {"coo": _check_coo, "dia": _check_dia}.get(self.layout, _check_compressed)(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self.layout, self.shape, self.parts, self.values
+        return Sparse, (*parts, self.name, dict(self.meta), dict(self.origin))
+
     @property
     def nbytes(self) -> int:
         return self.values.nbytes + sum(part.nbytes for part in self.parts)
+
+    @property
+    def header(self) -> Header:
+        return Header("sparse", self.values.header.dtype, self.shape, self.nbytes)
 
     @property
     def batch_rank(self) -> int:
@@ -286,7 +391,25 @@ class Sparse(Displayed):
 
 
 Value: TypeAlias = Tensor | Strings | Ragged | Sparse
-V = TypeVar("V", bound=Value)
+
+
+class Described(Protocol):
+    """A value, or what stands for one until it is read."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def meta(self) -> Mapping[str, str]: ...
+    @property
+    def origin(self) -> Mapping[str, str]: ...
+
+
+V = TypeVar("V", bound=Described)
+
+
+def part_origin(origin: Mapping[str, str]) -> dict[str, str]:
+    """What of an origin is true of a part as well: not scales, for example, nor that it was a variable."""
+    return {key: text for key, text in origin.items() if key in ("framework", "numpy.dtype")}
 
 
 def with_meta(value: V, name: str | None = None, meta: Mapping[str, str] | None = None) -> V:
@@ -307,7 +430,8 @@ def amended(value: V, name: str | None, meta: Mapping[str, str], origin: Mapping
     What was validated once is not again.
     """
     copy = object.__new__(type(value))
-    for slot in type(value).__slots__:
+    slots: tuple[str, ...] = type(value).__slots__  # type: ignore[attr-defined]
+    for slot in slots:
         object.__setattr__(copy, slot, getattr(value, slot))
     object.__setattr__(copy, "name", name)
     object.__setattr__(copy, "meta", meta)

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tensorbytes.deferred import Deferred, whole
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
-from tensorbytes.tensor import Sparse, Strings, Tensor, Value
+from tensorbytes.tensor import Header, Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
 Path: TypeAlias = tuple[Step, ...]
@@ -39,32 +39,8 @@ class Stored(NamedTuple):
     quantization: Any = None  # quantization.Quantization
 
 
-class Header(NamedTuple):
-    """What a value is, without its bytes."""
-
-    kind: str  # tensor, strings, ragged or sparse
-    dtype: str  # "string" for strings
-    shape: tuple[int | None, ...]  # None for ragged axes
-    nbytes: int | None  # in memory; None where that is known once it is read
-
-
-def header_of(value: Value | Deferred) -> Header:
-    if isinstance(value, Tensor):
-        return Header("tensor", value.dtype, value.shape, value.nbytes)
-    if isinstance(value, Deferred):
-        return Header(value.kind, value.dtype, value.shape, value.nbytes or None)
-    if isinstance(value, Strings):
-        return Header("strings", "string", value.shape, value.nbytes)
-    dtype = value.values.dtype if isinstance(value.values, Tensor) else "string"
-    if isinstance(value, Sparse):
-        return Header("sparse", dtype, value.shape, value.nbytes)
-    if value.shapes is not None:
-        return Header("ragged", dtype, (len(value), *[None] * value.shapes.shape[1]), value.nbytes)
-    return Header("ragged", dtype, (len(value), *[None] * len(value.splits), *value.values.shape[1:]), value.nbytes)
-
-
 class Leaf(NamedTuple):
-    """One tensor of a structure; deferred ones come from lazy decoding alone.
+    """One tensor of a structure, or of an open file, where it may not be read yet.
 
     `check` reads what lazy decoding left unread, and may raise. `at` is the offset that
     its errors name.
@@ -85,17 +61,20 @@ class Leaf(NamedTuple):
     @property
     def header(self) -> Header:
         """What its value is."""
-        return header_of(self.value)
+        return self.value.header
 
     @property
     def meta(self) -> Mapping[str, str]:
         """The metadata of its value."""
         return self.value.meta
 
-    @property
-    def whole(self) -> Value:
-        """The value, read if it was not."""
-        return whole(self.value)
+    def read(self) -> Value:
+        """The value."""
+        return self.value.load()
+
+    def part(self, index: Any) -> Tensor | Strings:
+        """What an index picks of the value; where the format can, no more than that is read."""
+        return self.value.part(index)
 
 
 class Document(NamedTuple):
@@ -117,22 +96,29 @@ class Document(NamedTuple):
 
 def read_all(leaves: list[Leaf]) -> list[Leaf]:
     """The leaves with their values read. Those that shared one share it still."""
-    if Deferred not in {type(leaf.value) for leaf in leaves}:
+    if all(leaf.value.at_hand for leaf in leaves):
         return leaves
     values: dict[int, Value] = {}
     for leaf in leaves:
         if id(leaf.value) not in values:
-            values[id(leaf.value)] = leaf.whole
+            values[id(leaf.value)] = leaf.read()
     return [leaf._replace(value=values[id(leaf.value)]) for leaf in leaves]
 
 
-def plain(document: Document) -> Document:
+def check_unread(document: Document) -> Document:
+    """The document, once what lazy decoding left unread was looked at."""
+    for leaf in document.leaves:
+        if leaf.check is not None:
+            leaf.check()
+    return document
+
+
+def to_plain(document: Document) -> Document:
     """A table as a dict of its columns, masks beside them; any other document as it is."""
     if document.rows is None:
         return document
     leaves = [
-        leaf._replace(path=_beside_column(leaf.path)) if leaf.path[-1][0] == "mask" else leaf
-        for leaf in document.leaves
+        leaf._replace(path=_mask_path(leaf.path)) if leaf.path[-1][0] == "mask" else leaf for leaf in document.leaves
     ]
     return document._replace(leaves=leaves, rows=None)
 
@@ -176,7 +162,7 @@ _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
 def flatten(obj: Any, to_value: Callable[[Any], Value | None]) -> list[Leaf]:
-    """The leaves of a structure; `to_value` gives None for what is no tensor.
+    """The leaves of a structure; `to_value` gives None for what is not a tensor.
 
     A tensor that occurs several times, the very same object, is one value in all of these leaves.
     """
@@ -267,7 +253,7 @@ def _refusal(obj: Any, path: Path) -> UnsupportedError:
 
 def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
     """What a leaf was: a Python value by its kind, or the tensor that `convert` makes."""
-    kind, value = leaf.kind, leaf.whole
+    kind, value = leaf.kind, leaf.read()
     if not kind:
         return convert(value)
     if kind == "none" or kind in _CONTAINERS:
@@ -286,7 +272,7 @@ def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
 
 
 def _items(leaf: Leaf, name: str, rank: int) -> list[Any]:
-    value, wanted = leaf.whole, _BY_NAME.get(name)
+    value, wanted = leaf.read(), _BY_NAME.get(name)
     items: list[Any] | None = None
     if isinstance(value, Strings) and len(value.shape) == rank:
         items = value.items()
@@ -329,29 +315,38 @@ def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
     """
     if len(leaves) == 1 and not leaves[0].path:
         return restore(leaves[0], convert)
+    made: dict[int, Any] = {}  # by the identity of values, all of which are alive here
+
+    def restore_once(leaf: Leaf) -> Any:
+        if leaf.kind:
+            return restore(leaf, convert)
+        shared = id(leaf.value)
+        if shared not in made:
+            made[shared] = convert(leaf.read())
+        return made[shared]
+
+    return nest(leaves, restore_once)
+
+
+def nest(leaves: list[Leaf], make: Callable[[Leaf], Any]) -> Any:
+    """The structure whose leaves these are, with what `make` makes of each in its place."""
+    if len(leaves) == 1 and not leaves[0].path:
+        return make(leaves[0])
     if not leaves:
         raise UsageError("a structure without leaves")
     top = _Node("list")
     places: list[tuple[_Node, str | int]] = []  # of every container, outer ones first
-    made: dict[int, Any] = {}  # by the identity of values, all of which are alive here
     for leaf in leaves:
         if not leaf.path:
             raise CorruptError("a value without a place stands among the parts of a structure", at=leaf.at)
-        if leaf.path[-1][0] == "mask":
-            leaf = leaf._replace(path=_beside_column(leaf.path))
-        if leaf.kind:
-            _insert(top, leaf, restore(leaf, convert), places)
-            continue
-        shared = id(leaf.value)
-        if shared not in made:
-            made[shared] = convert(leaf.whole)
-        _insert(top, leaf, made[shared], places)
+        path = _mask_path(leaf.path) if leaf.path[-1][0] == "mask" else leaf.path
+        _insert(top, path, leaf.at, make(leaf), places)
     for node, key in reversed(places):
         node.children[key] = node.children[key].finish()
     return top.children[0]
 
 
-def _beside_column(path: Path) -> Path:
+def _mask_path(path: Path) -> Path:
     *above, (_, key), (_, level) = path
     return (*above, ("key", f"{key}/mask{level}"))
 
@@ -360,11 +355,11 @@ def _container(step: Step) -> str:
     return step[0] if step[0] in ("list", "tuple") else "dict"
 
 
-def _insert(top: _Node, leaf: Leaf, made: Any, places: list[tuple[_Node, str | int]]) -> None:
-    """Put a leaf where its path leads, making the containers on the way."""
-    node, key = top, leaf.path[0][1]
+def _insert(top: _Node, path: Path, at: int, made: Any, places: list[tuple[_Node, str | int]]) -> None:
+    """Put something where a path leads, making the containers on the way."""
+    node, key = top, path[0][1]
     parent: tuple[_Node, str | int] = (top, 0)
-    for step in leaf.path:
+    for step in path:
         kind = _container(step)
         above, place = parent
         if place not in above.children:
@@ -372,18 +367,16 @@ def _insert(top: _Node, leaf: Leaf, made: Any, places: list[tuple[_Node, str | i
             places.append(parent)
         node, key = above.children[place], step[1]
         if not isinstance(node, _Node):
-            raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at, tensor=path_name(leaf.path))
+            raise CorruptError(f"{path_name(path)!r} is stored twice", at=at, tensor=path_name(path))
         if node.kind != kind:
-            raise CorruptError(
-                f"{path_name(leaf.path)!r} takes a {node.kind} for a {kind}", at=leaf.at, tensor=path_name(leaf.path)
-            )
+            raise CorruptError(f"{path_name(path)!r} takes a {node.kind} for a {kind}", at=at, tensor=path_name(path))
         if kind != "dict" and key not in node.children and key != len(node.children):
             raise CorruptError(
-                f"{path_name(leaf.path)!r} follows item {len(node.children) - 1}",
-                at=leaf.at,
-                tensor=path_name(leaf.path),
+                f"{path_name(path)!r} follows item {len(node.children) - 1}",
+                at=at,
+                tensor=path_name(path),
             )
         parent = (node, key)
     if key in node.children:
-        raise CorruptError(f"{path_name(leaf.path)!r} is stored twice", at=leaf.at, tensor=path_name(leaf.path))
+        raise CorruptError(f"{path_name(path)!r} is stored twice", at=at, tensor=path_name(path))
     node.children[key] = made

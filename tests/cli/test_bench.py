@@ -19,7 +19,7 @@ def model(tmp_path):
 
 
 def test_a_file(model, capsys):
-    ran = inside(capsys, "bench", model, *QUICK, "--compressions", "none,zstd", "--goal", "size")
+    ran = inside(capsys, "bench", model, *QUICK, "--compressions", "none,zstd", "--goal", "size", "--json")
     assert ran.code == 0, ran.err
     assert ran.err == ""
     assert ran.item["source"] == str(model)
@@ -28,7 +28,7 @@ def test_a_file(model, capsys):
 
 
 def test_in_words(model, capsys):
-    ran = inside(capsys, "bench", model, *QUICK, "--compressions", "none,zstd", "--goal", "size", "--text")
+    ran = inside(capsys, "bench", model, *QUICK, "--compressions", "none,zstd", "--goal", "size")
     assert ran.lines[0].startswith(f"{model}: 2 tensors")
     assert "size: tb with zstd" in ran.out
     assert f"  tb convert {model} OUT --to tb --compression zstd" in ran.lines
@@ -52,7 +52,7 @@ def test_in_words(model, capsys):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool", "complex64", "float8_e4m3fn", "uint64"])
 def test_made_up_data(dtype, capsys):
-    ran = inside(capsys, "bench", *QUICK, "--shape", "16x8", "--dtype", dtype)
+    ran = inside(capsys, "bench", *QUICK, "--shape", "16x8", "--dtype", dtype, "--json")
     assert ran.code == 0, ran.err
     assert ran.item["source"] == "made-up data"
     assert ran.item["description"] == f"{dtype}[16, 8]"
@@ -91,7 +91,7 @@ def test_in_a_terminal_columns_fit_and_in_a_pipe_is_json(model):
         assert max(map(len, ran.lines)) <= columns
     ran = in_terminal("bench", model.name, *QUICK, cwd=model.parent)
     assert "bench: trying 1 of" in ran.plain
-    assert piped("bench", model, *QUICK).item["goal"] == "balanced"
+    assert piped("bench", model, *QUICK, "--json").item["goal"] == "balanced"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -1,6 +1,7 @@
 """tb convert: any format to any other, what is refused, and what Ctrl-C leaves."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
+from tensorbytes import formats
 from tensorbytes.io import hidden
 from tests.support.cli_cases import COMMAND, checkpoint, in_terminal, inside, interrupted, piped, record_file
 from tests.support.tiers import deep_but
@@ -35,13 +37,13 @@ def test_every_format_of_named_tensors_to_every_other(source, tmp_path, capsys):
     tb.save(tensors, tmp_path / f"m.{source}")
     for target in SUFFIXES:
         made = tmp_path / f"out.{target}"
-        ran = inside(capsys, "convert", tmp_path / f"m.{source}", made, "--verify", "--no-sync", "-f")
+        ran = inside(capsys, "convert", tmp_path / f"m.{source}", made, "--verify", "--no-sync", "-f", "--json")
         assert ran.code == 0, ran.err
         assert ran.item["lossless"]
         assert ran.item["verified"]
         assert ran.item["tensors"] == 2
         assert tb.equal(tb.load(made), tensors)
-    assert inside(capsys, "diff", tmp_path / f"m.{source}", tmp_path / "out.tb").item["identical"]
+    assert inside(capsys, "diff", tmp_path / f"m.{source}", tmp_path / "out.tb", "--json").item["identical"]
 
 
 @pytest.mark.parametrize("target", SINGLE)
@@ -56,7 +58,7 @@ def test_formats_of_one_tensor(target, model, tmp_path, capsys):
 
 
 def test_a_report_in_words(model, tmp_path, capsys):
-    ran = inside(capsys, "convert", model, tmp_path / "m.tb", "--verify", "--text")
+    ran = inside(capsys, "convert", model, tmp_path / "m.tb", "--verify")
     assert ran.lines == [
         f"{model} (NumPy archive) -> {tmp_path}/m.tb (tensorbytes): 2 tensors, 48 B of data, verified",
         "  nothing lost",
@@ -118,30 +120,32 @@ def test_a_refused_loss_names_the_option_that_accepts_it(tmp_path, capsys):
     assert lines[-1].startswith("pass --allow dtype --allow ")
     assert not (tmp_path / "m.safetensors").exists()
     allowed = lines[-1].removeprefix("pass ").partition(" to accept")[0].split()
-    ran = inside(capsys, "convert", tmp_path / "m.tb", tmp_path / "m.safetensors", *allowed, "--text")
+    ran = inside(capsys, "convert", tmp_path / "m.tb", tmp_path / "m.safetensors", *allowed)
     assert ran.code == 0
     assert "losses:" in ran.lines[1]
     assert any(line.split()[:2] == ["z", "dtype"] for line in ran.lines)
     assert list(tb.load(tmp_path / "m.safetensors")) == ["w"]
-    ran = inside(capsys, "convert", tmp_path / "m.tb", tmp_path / "all.safetensors", "--allow", "all")
+    ran = inside(capsys, "convert", tmp_path / "m.tb", tmp_path / "all.safetensors", "--allow", "all", "--json")
     assert {loss["name"] for loss in ran.item["losses"]} == {"z", "label"}
 
 
 def test_rows_and_shards(tmp_path, capsys):
     tb.save({"x": np.arange(200).reshape(100, 2), "label": np.arange(100)}, tmp_path / "train.npz")
-    ran = inside(capsys, "convert", tmp_path / "train.npz", tmp_path / "t.tfrecord", "--unstack", "0", "--shards", "4")
+    ran = inside(
+        capsys, "convert", tmp_path / "train.npz", tmp_path / "t.tfrecord", "--unstack", "0", "--shards", "4", "--json"
+    )
     assert ran.item["rows"] == 100
     assert len(ran.item["files"]) == 4
     ran = inside(capsys, "convert", f"{tmp_path}/t.tfrecord@4", tmp_path / "t.parquet", "--verify")
     assert ran.code == 0, ran.err
-    ran = inside(capsys, "convert", tmp_path / "t.parquet", tmp_path / "again.npz", "--text")
+    ran = inside(capsys, "convert", tmp_path / "t.parquet", tmp_path / "again.npz")
     assert "  100 rows stacked" in ran.lines
     assert np.load(tmp_path / "again.npz")["x"].shape == (100, 2)
     assert inside(capsys, "convert", tmp_path / "t.parquet", tmp_path / "whole.tb", "--stack").code == 0
     assert tb.load(tmp_path / "whole.tb")["label"].shape == (100,)
     ran = inside(capsys, "convert", tmp_path / "t.parquet", tmp_path / "no.tfrecord", "--stack")
     assert ran.code == 2
-    assert "rows can't be stacked in a TFRecord file" in ran.err
+    assert "rows can't be stacked in format 'tfrecord'" in ran.err
 
 
 def test_options_are_typed(model, tmp_path, capsys):
@@ -149,11 +153,13 @@ def test_options_are_typed(model, tmp_path, capsys):
         capsys, "convert", model, tmp_path / "m.npz2", "--to", "npz", "--compression", "deflate", "--option", "level=9"
     )
     assert ran.code == 0, ran.err
-    ran = inside(capsys, "convert", model, tmp_path / "m.tb", "--compression", "zstd", "--quantize", "float16")
+    ran = inside(
+        capsys, "convert", model, tmp_path / "m.tb", "--compression", "zstd", "--quantize", "float16", "--json"
+    )
     assert [loss["feature"] for loss in ran.item["losses"]] == ["quantize"] * 2
     for number, specs in enumerate([["max_error=0.01"], ["int8,axis=0"], ["w:int4,group=2"], ["b:float32", "w:int8"]]):
         wanted = [word for spec in specs for word in ("--quantize", spec)]
-        ran = inside(capsys, "convert", model, tmp_path / f"q{number}.tb", *wanted)
+        ran = inside(capsys, "convert", model, tmp_path / f"q{number}.tb", *wanted, "--json")
         assert ran.code == 0, ran.err
         assert all(loss["feature"] == "quantize" for loss in ran.item["losses"])
     for wrong in ("int7", "int8,colour=red", "int8,int4", ""):
@@ -208,7 +214,7 @@ def test_what_can_not_be(model, tmp_path, capsys):
         ([model, "-"], "pass --to FORMAT"),
         ([tmp_path / "none.npz", tmp_path / "m.tb"], "no such file"),
         ([model, tmp_path / "no" / "m.tb"], f"m.tb: the folder {tmp_path / 'no'} does not exist"),
-        ([model, tmp_path / "m.tb", "--shards", "3"], "3 shards: only TFRecord files"),
+        ([model, tmp_path / "m.tb", "--shards", "3"], "3 shards: only TFRecord files are written in shards"),
     ]:
         ran = inside(capsys, "convert", *arguments)
         assert ran.code == 2, arguments
@@ -252,7 +258,7 @@ def test_in_a_terminal_a_report_and_in_a_pipe_json(model, tmp_path):
     assert ran.code == 0
     assert ran.lines[-1] == "  nothing lost"
     assert "\x1b[" in ran.out
-    assert piped("convert", model, tmp_path / "m.pt").item["lossless"]
+    assert piped("convert", model, tmp_path / "m.pt", "--json").item["lossless"]
 
 
 def test_a_fault_of_stdin_is_called_so():
@@ -375,6 +381,29 @@ def test_no_framework_is_loaded(model, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_help_lists_the_options_of_formats(capsys):
+    writing, reading = (
+        inside(capsys, "convert", "--help").out.split("\nfor --option:\n")[1].split("\nfor --read-option:\n")
+    )
+    for chosen in map(formats.get, formats.BUILTIN):
+        for text, known in ((writing, chosen.write_options), (reading, chosen.read_options)):
+            for key in known:
+                assert re.search(rf"^  {key}, of .*\b{chosen.name}\b", text, re.MULTILINE)
+    assert "level, of npz: of deflate: 0 to 9, 6 unless it is said (a whole number or None)" in " ".join(
+        writing.split()
+    )
+    assert "for --option" not in inside(capsys, "info", "--help").out
+
+
+@pytest.mark.parametrize("said", ["true", "True"])
+def test_options_are_said_in_words_of_python_or_json(said, tmp_path, capsys):
+    tb.save({"z": np.array([1j])}, tmp_path / "z.tb")
+    ran = inside(capsys, "convert", tmp_path / "z.tb", tmp_path / "z.safetensors", "--option", f"extended={said}")
+    assert ran.code == 0, ran.err
+    ran = inside(capsys, "convert", tmp_path / "z.tb", tmp_path / "y.safetensors", "--option", "extended=1")
+    assert "option 'extended' of format 'safetensors': expected True or False, got 1" in ran.err
 
 
 def test_help_has_examples(capsys):

@@ -16,7 +16,7 @@ import pytest
 import tensorbytes as tb
 from tensorbytes import cli
 from tensorbytes.cli import output, progress
-from tensorbytes.cli.output import Cell, Column, Output, folded
+from tensorbytes.cli.output import Cell, Heading, Output, folded
 from tensorbytes.cli.verbs import VERBS
 from tests.support.cli_cases import (
     COMMAND,
@@ -73,11 +73,11 @@ def test_what_is_neither_a_command_nor_a_file(capsys):
 def test_a_file_that_is_called_like_nothing_known(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tb.save(np.ones(2), "weights", "tb")
-    assert inside(capsys, "weights").item["format"] == "tb"
+    assert inside(capsys, "weights", "--json").item["format"] == "tb"
 
 
 def test_flags_may_come_first(model, capsys):
-    assert inside(capsys, "--text", "-q", "info", model) == inside(capsys, "info", "--text", "-q", model)
+    assert inside(capsys, "-q", "info", model) == inside(capsys, "info", "-q", model)
 
 
 def test_wrong_options(model, capsys):
@@ -92,19 +92,22 @@ def test_wrong_options(model, capsys):
 def test_one_file_does_not_keep_the_others(model, tmp_path, capsys):
     damaged = tmp_path / "damaged.tb"
     damaged.write_bytes(model.read_bytes()[:-7])
-    ran = inside(capsys, "info", tmp_path / "missing.tb", damaged, model)
+    ran = inside(capsys, "info", tmp_path / "missing.tb", damaged, model, "--json")
     missing, broken, fine = ran.items
     assert missing["error"] == {"kind": "FileNotFoundError", "message": f"{tmp_path / 'missing.tb'}: no such file"}
     assert broken["error"]["kind"] == "CorruptError"
     assert fine["format"] == "tb"
-    assert ran.code == 2
-    assert [line.partition(":")[0] for line in ran.err.splitlines()] == ["tb info"] * 2
+    assert (ran.code, ran.err) == (2, "")
+    shown = inside(capsys, "info", tmp_path / "missing.tb", damaged, model)
+    assert shown.code == 2
+    assert [line.partition(":")[0] for line in shown.err.splitlines()] == ["tb info"] * 2
+    assert "no such file" not in shown.out
     assert inside(capsys, "info", damaged, model).code == 1
 
 
 @pytest.mark.parametrize("verb", ["info", "head", "cat", "stats", "schema"])
 def test_a_missing_file(verb, tmp_path, capsys):
-    ran = inside(capsys, verb, tmp_path / "no.tb", "--text")
+    ran = inside(capsys, verb, tmp_path / "no.tb")
     assert ran == (2, "", f"tb {verb}: {tmp_path / 'no.tb'}: no such file\n")
 
 
@@ -145,13 +148,15 @@ def test_folders_globs_and_stdin(model, tmp_path, monkeypatch, capsys):
     below.mkdir()
     np.save(below / "x.npy", np.arange(3))
     record_file(below / "train.tfrecord", 3)
-    tb.build_index(below / "train.tfrecord")
+    tb.records.build_index(below / "train.tfrecord")
     (below / "notes.txt").write_text("not a tensor")
     (below / ".hidden.npy").write_bytes((below / "x.npy").read_bytes())
-    found = [item["path"] for item in inside(capsys, "info", tmp_path).items]
+    found = [item["path"] for item in inside(capsys, "info", tmp_path, "--json").items]
     assert found == [str(model), str(below / "train.tfrecord"), str(below / "x.npy")]
-    assert [item["path"] for item in inside(capsys, "info", tmp_path / "**/*.npy").items] == [str(below / "x.npy")]
-    assert piped("info", "-", stdin=model.read_bytes()).item["path"] == "stdin"
+    assert [item["path"] for item in inside(capsys, "info", tmp_path / "**/*.npy", "--json").items] == [
+        str(below / "x.npy")
+    ]
+    assert piped("info", "-", "--json", stdin=model.read_bytes()).item["path"] == "stdin"
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "without any file of tensors" in inside(capsys, "info", empty).err
@@ -162,19 +167,19 @@ def test_the_shards_of_a_model_are_one(tmp_path, capsys):
     tb.save(checkpoint(2), tmp_path / "model.tb")
     tb.convert(tmp_path / "model.tb", tmp_path / "model.safetensors", max_shard_bytes=5000)
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
-    found = inside(capsys, "info", tmp_path).items
+    found = inside(capsys, "info", tmp_path, "--json").items
     assert [item["format"] for item in found] == ["safetensors", "tb"]
     assert [len(item["tensors"]) for item in found] == [8, 8]
 
 
 def test_a_name_with_the_letters_of_patterns(tmp_path, capsys):
     tb.save(np.ones(2), tmp_path / "a[0].tb")
-    assert inside(capsys, "info", tmp_path / "a[0].tb").item["format"] == "tb"
+    assert inside(capsys, "info", tmp_path / "a[0].tb", "--json").item["format"] == "tb"
 
 
 def test_urls(model, tmp_path, capsys):
     pytest.importorskip("fsspec")
-    assert inside(capsys, "info", f"file://{model}").item["format"] == "tb"
+    assert inside(capsys, "info", f"file://{model}", "--json").item["format"] == "tb"
     assert inside(capsys, "info", "nope://x").err == "tb info: nope://x: fsspec knows no nope:// URLs\n"
     pytest.importorskip("aiohttp")
 
@@ -186,7 +191,7 @@ def test_urls(model, tmp_path, capsys):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        assert len(inside(capsys, "info", f"{url}/model.tb").item["tensors"]) == 38
+        assert len(inside(capsys, "info", f"{url}/model.tb", "--json").item["tensors"]) == 38
         assert inside(capsys, "info", f"{url}/no.tb").err == f"tb info: {url}/no.tb: no such file\n"
         server.shutdown()
     gone = inside(capsys, "info", f"{url}/model.tb")
@@ -197,8 +202,33 @@ def test_urls(model, tmp_path, capsys):
 # ---- where output goes --------------------------------------------------------------
 
 
-def test_in_a_pipe_json_and_nothing_else(model):
-    ran = piped("info", model)
+@pytest.mark.parametrize("verb", ["info", "head", "cat", "stats", "verify", "doctor"])
+def test_in_a_pipe_the_same_text_without_colours(verb, tmp_path):
+    tb.save({"w": np.arange(6.0)}, tmp_path / "model.tb")
+    arguments = [] if verb == "doctor" else ["model.tb"]
+    ran, shown = piped(verb, *arguments, cwd=tmp_path), in_terminal(verb, *arguments, columns=200, cwd=tmp_path)
+    assert (ran.code, ran.err) == (0, "")
+    assert "\x1b" not in ran.out
+    assert [line.split() for line in ran.lines] == [line.split() for line in shown.lines]
+
+
+def test_in_a_pipe_nothing_is_cut(tmp_path):
+    name = "a_very_long_name/" * 20
+    tb.save({name: np.ones(3)}, tmp_path / "x.tb")
+    assert name in piped("info", tmp_path / "x.tb", "--flat").out
+
+
+@pytest.mark.parametrize("verb", ["info", "head", "cat", "stats", "schema", "verify", "convert", "repair", "diff"])
+@pytest.mark.parametrize("json", [False, True])
+def test_an_error_is_told_once(verb, json, tmp_path):
+    more = ["other.tb"] if verb in ("convert", "repair", "diff") else []
+    ran = piped(verb, "no.tb", *more, *(["--json"] if json else []), cwd=tmp_path)
+    assert ran.code == 2
+    assert (ran.out + ran.err).count("no such file") == 1
+
+
+def test_json_and_nothing_else(model):
+    ran = piped("info", model, "--json")
     assert (ran.code, ran.err) == (0, "")
     assert [tensor["name"] for tensor in ran.item["tensors"]] == list(checkpoint())
 
@@ -236,11 +266,11 @@ def test_names_can_not_steer_a_terminal(tmp_path, capsys):
     tb.save({evil: np.ones(3), "text": ["\x1b[31mred"]}, tmp_path / "evil.tb", meta={"k\x1b": "\x9b1m"})
     for arguments in (["info"], ["head"], ["stats"], ["cat"]):
         address = f"{tmp_path / 'evil.tb'}" + ("::text" if arguments == ["cat"] else "")
-        shown = inside(capsys, *arguments, address, "--text")
+        shown = inside(capsys, *arguments, address)
         assert shown.code == 0
         assert all(line.isprintable() for line in shown.out.splitlines())
         assert "\\x1b" in shown.out
-        assert inside(capsys, *arguments, address).out.isascii()
+        assert inside(capsys, *arguments, address, "--json").out.isascii()
     assert "\\x1b" in inside(capsys, "cat", f"{tmp_path / 'evil.tb'}::no").err
 
 
@@ -253,6 +283,14 @@ def test_whoever_reads_may_stop(tmp_path):
     assert process.wait(60) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("verb", ["info", "stats", "verify", "head"])
+def test_whoever_reads_may_stop_before_the_first_line(verb, tmp_path):
+    tb.save({f"tensor {i}": np.ones(3) for i in range(3000)}, tmp_path / "x.tb")
+    command = " ".join([*COMMAND, verb, "x.tb", *(["--all"] if verb == "info" else []), "| true"])
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
@@ -414,13 +452,13 @@ def test_a_look_loads_little(model):
 
 
 def test_plain_tables_line_up(capsys):
-    out = Output(text=True)
-    out.table([Column("name"), Column("n", right=True)], [["a", "1"], [Cell("ほ\n", "bold"), "20"]])
+    out = Output()
+    out.table([Heading("name"), Heading("n", right=True)], [["a", "1"], [Cell("ほ\n", "bold"), "20"]])
     assert capsys.readouterr().out == "name   n\na      1\nほ\\n  20\n"
 
 
 def test_columns_are_left_out_in_their_order():
-    columns = [Column("name", fold=True, least=4), Column("b", drop=1), Column("c", drop=2)]
+    columns = [Heading("name", fold=True, least=4), Heading("b", drop=1), Heading("c", drop=2)]
     cells = [[Cell("a long name"), Cell("12345"), Cell("123456")]]
     kept = [output._fitting(columns, cells, True, room) for room in (40, 18, 11, 3)]
     assert kept == [[0, 1, 2], [0, 1], [0, 1], [0]]

@@ -18,7 +18,7 @@ from tests.support.cli_cases import in_terminal, inside, interrupted, piped
 
 
 def test_what_is_installed(capsys):
-    found = inside(capsys, "doctor").item
+    found = inside(capsys, "doctor", "--json").item
     assert found["tensorbytes"] == tb.__version__
     assert found["kernel"] == ("compiled" if tb.ACCELERATED else "reference")
     assert found["self_test"] == "passed"
@@ -28,10 +28,10 @@ def test_what_is_installed(capsys):
 def test_what_is_missing(monkeypatch, capsys):
     absent = doctor.Package("no_such_module", ("no-such-distribution",), "torch", "tensors of nobody")
     monkeypatch.setattr(doctor, "PACKAGES", (*doctor.PACKAGES, absent))
-    ran = inside(capsys, "doctor")
+    ran = inside(capsys, "doctor", "--json")
     assert ran.code == 0, "nothing that is optional is an error"
     assert ran.item["packages"]["no_such_module"]["install"] == "pip install 'tensorbytes[torch]'"
-    assert "not installed" in inside(capsys, "doctor", "--text").out
+    assert "not installed" in inside(capsys, "doctor").out
 
 
 @pytest.mark.skipif(not tb.ACCELERATED, reason="the reference kernel has nothing to be compared with")
@@ -39,13 +39,13 @@ def test_a_failing_self_test(monkeypatch, capsys):
     from tensorbytes._wire import reference as twin
 
     monkeypatch.setattr(twin, "crc32c", lambda data: 0)
-    ran = inside(capsys, "doctor")
+    ran = inside(capsys, "doctor", "--json")
     assert ran.code == 1
     assert ran.item["self_test"] == "failed: the compiled kernel and the reference disagree on a checksum"
 
 
 def test_it_says_why_the_kernel_is_not_compiled():
-    found = piped("doctor", env={"TENSORBYTES_KERNEL": "reference"}).item
+    found = piped("doctor", "--json", env={"TENSORBYTES_KERNEL": "reference"}).item
     assert (found["kernel"], found["kernel_reason"]) == ("reference", "TENSORBYTES_KERNEL=reference asks for it")
 
 
@@ -65,12 +65,12 @@ def test_the_doctor_on_a_terminal():
 
 
 def test_the_demo(tmp_path, capsys):
-    ran = inside(capsys, "demo", "--to", "numpy", "--count", "20", "--text", "--keep", tmp_path / "predictions.tb")
+    ran = inside(capsys, "demo", "--to", "numpy", "--count", "20", "--keep", tmp_path / "predictions.tb")
     assert ran.code == 0
     assert ran.out.count(" equal ") == 1
     assert "CorruptError: predictions.tb: the checksum of a record's data differs" in ran.out
     assert len(tb.open(tmp_path / "predictions.tb")) == 20
-    steps = [item["step"] for item in inside(capsys, "demo", "--to", "numpy", "--count", "3").items]
+    steps = [item["step"] for item in inside(capsys, "demo", "--to", "numpy", "--count", "3", "--json").items]
     assert steps == ["made", "stored", "reloaded", "looked", "damaged"]
 
 
@@ -182,5 +182,5 @@ def test_the_commands_are_installed():
         path = os.path.join(folder, name)
         if not os.path.exists(path):
             pytest.skip("not installed as a package")
-        done = subprocess.run([path, "doctor"], capture_output=True, text=True, check=True)
+        done = subprocess.run([path, "doctor", "--json"], capture_output=True, text=True, check=True)
         assert json.loads(done.stdout)["self_test"] == "passed"

@@ -23,23 +23,23 @@ def model(tmp_path):
 
 def test_records_there_and_back(tmp_path, capsys):
     record_file(tmp_path / "train.tfrecord", 50)
-    ran = inside(capsys, "split", tmp_path / "train.tfrecord", tmp_path / "p.tfrecord", "--shards", "3")
+    ran = inside(capsys, "split", tmp_path / "train.tfrecord", tmp_path / "p.tfrecord", "--shards", "3", "--json")
     assert ran.code == 0, ran.err
     assert sum(ran.item["items"]) == 50
     assert [os.path.basename(file) for file in ran.item["files"]] == [f"p.tfrecord-{i:05}-of-00003" for i in range(3)]
     ran = inside(capsys, "merge", f"{tmp_path}/p.tfrecord@3", tmp_path / "all.tfrecord")
     assert ran.code == 0, ran.err
     assert (tmp_path / "all.tfrecord").read_bytes() == (tmp_path / "train.tfrecord").read_bytes()
-    ran = inside(capsys, "split", f"{tmp_path}/p.tfrecord-*", tmp_path / "q.tfrecord", "--rows", "20")
+    ran = inside(capsys, "split", f"{tmp_path}/p.tfrecord-*", tmp_path / "q.tfrecord", "--rows", "20", "--json")
     assert ran.item["items"] == [20, 20, 10]
-    assert inside(capsys, "merge", f"{tmp_path}/q.tfrecord-*", tmp_path / "r.tfrecord").item["total"] == 50
+    assert inside(capsys, "merge", f"{tmp_path}/q.tfrecord-*", tmp_path / "r.tfrecord", "--json").item["total"] == 50
 
 
 @pytest.mark.parametrize("suffix", ["npz", "tb", "safetensors", "pt"])
 def test_tensors_there_and_back(suffix, model, tmp_path, capsys):
     parts = tmp_path / "parts"
     parts.mkdir()
-    ran = inside(capsys, "split", model, parts / f"p.{suffix}", "--size", "900B")
+    ran = inside(capsys, "split", model, parts / f"p.{suffix}", "--size", "900B", "--json")
     assert ran.code == 0, ran.err
     assert len(ran.item["files"]) == 3
     ran = inside(capsys, "merge", f"{parts}/p-*", tmp_path / f"all.{suffix}")
@@ -49,11 +49,11 @@ def test_tensors_there_and_back(suffix, model, tmp_path, capsys):
 
 def test_rows_of_tables(tmp_path, capsys):
     tb.save({"x": np.arange(100), "y": np.ones((100, 2))}, tmp_path / "t.parquet")
-    ran = inside(capsys, "split", tmp_path / "t.parquet", tmp_path / "p.parquet", "--rows", "30", "--text")
+    ran = inside(capsys, "split", tmp_path / "t.parquet", tmp_path / "p.parquet", "--rows", "30")
     assert ran.code == 0, ran.err
     assert ran.lines[0].startswith(f"{tmp_path}/t.parquet -> 4 files (Parquet): 100 rows")
     assert [line.split()[1] for line in ran.lines[2:]] == ["30", "30", "30", "10"]
-    ran = inside(capsys, "merge", f"{tmp_path}/p-*.parquet", tmp_path / "all.parquet", "--text")
+    ran = inside(capsys, "merge", f"{tmp_path}/p-*.parquet", tmp_path / "all.parquet")
     assert ran.lines[0].startswith(f"4 files -> {tmp_path}/all.parquet (Parquet): 100 rows")
 
 
@@ -101,7 +101,7 @@ def test_names_after_files(model, tmp_path, capsys):
 
 
 def test_through_pipes_and_in_a_terminal(model, tmp_path):
-    ran = piped("split", "-", tmp_path / "p.npz", "--shards", "2", stdin=model.read_bytes())
+    ran = piped("split", "-", tmp_path / "p.npz", "--shards", "2", "--json", stdin=model.read_bytes())
     assert ran.code == 0, ran.err
     assert ran.item["source"] == "stdin"
     ran = piped(
@@ -142,7 +142,7 @@ def test_merge_removes_no_shards_unasked(tmp_path, capsys):
 
 
 def test_what_is_piped_into_merge_has_no_other_name(model):
-    ran = piped("merge", "-", "out.tb", cwd=model.parent, stdin=model.read_bytes())
+    ran = piped("merge", "-", "out.tb", "--json", cwd=model.parent, stdin=model.read_bytes())
     assert ran.item["source"] == "stdin"
 
 

@@ -63,7 +63,7 @@ def test_every_dtype_has_cases_in_every_framework_that_has_it():
 @pytest.mark.parametrize("name", [name for name in dtypes.DTYPES if name not in testing.suite("jax").NAMES])
 def test_dtypes_without_cases_in_jax_are_unknown_to_it(name):
     value = Tensor(name, (2,), bytes(2 * dtypes.get(name).itemsize), origin={"numpy.dtype": "<M8[s]"})
-    with testing.setting("jax"), pytest.raises(tb.UnsupportedError):
+    with testing.setting("jax"), pytest.raises(tb.errors.UnsupportedError):
         tb.loads(tb.dumps(value), to="jax")
 
 
@@ -71,7 +71,7 @@ def test_dtypes_without_cases_in_jax_are_unknown_to_it(name):
 def test_dtypes_without_cases_in_scipy_are_unknown_to_it(name):
     values = Tensor(name, (1,), bytes(dtypes.get(name).itemsize), origin={"numpy.dtype": "<M8[s]"})
     value = Sparse("coo", (3,), (np.array([[1]]),), values)
-    with pytest.raises(tb.UnsupportedError):
+    with pytest.raises(tb.errors.UnsupportedError):
         tb.loads(tb.dumps(value), to="scipy")
 
 
@@ -171,7 +171,7 @@ def test_the_suite_notices_a_changed_input(monkeypatch):
 
 def test_the_suite_notices_a_refusal_that_no_table_has(monkeypatch):
     def refuse(value):
-        raise tb.LossError("no", feature="dtype")
+        raise tb.errors.LossError("no", feature="dtype")
 
     monkeypatch.setattr(formats, "get", lambda name: _Damaged(_each_value(refuse)))
     with pytest.raises(testing.ContractError, match="which no table says"):
@@ -191,7 +191,7 @@ def test_jax_without_64_bits_refuses_rather_than_rounds():
     jax_cases = testing.suite("jax")
     for name in ("int64", "uint64", "float64", "complex128"):
         data = tb.dumps(np.ones(3, name))
-        with jax_cases.setting(x64=False), pytest.raises(tb.LossError, match="jax_enable_x64"):
+        with jax_cases.setting(x64=False), pytest.raises(tb.errors.LossError, match="jax_enable_x64"):
             tb.loads(data, to="jax")
         with jax_cases.setting(x64=True):
             assert tb.loads(data, to="jax").dtype == name
@@ -273,7 +273,7 @@ def test_columns_and_tables_are_not_taken_for_arrays():
     import pyarrow as pa
 
     for x in (pa.chunked_array([[1, None, 3]]), pa.table({"a": [1, 2]}), pa.array([1, None])):
-        with pytest.raises(tb.UnsupportedError):
+        with pytest.raises(tb.errors.UnsupportedError):
             tb.dumps(x)
     assert tb.loads(tb.dumps(pa.array([1, 2, 3]))).tolist() == [1, 2, 3]
 
@@ -289,5 +289,5 @@ def test_more_than_two_gibibytes(framework, tmp_path):
     made = np.asarray(tb.load(tmp_path / "big.tb", to=framework))
     assert made.shape == x.shape
     assert np.array_equal(made.view(np.uint32), x.view(np.uint32))
-    with pytest.raises(tb.LossError, match="2 GiB"):
+    with pytest.raises(tb.errors.LossError, match="2 GiB"):
         tb.dumps(given, "tensorproto")

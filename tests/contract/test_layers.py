@@ -11,25 +11,24 @@ from tensorbytes import formats, frameworks
 PACKAGE = Path(formats.__file__).parents[1]
 # A module imports only from lines above its own.
 LAYERS = [
-    ["errors", "lazy", "typing", "notebook"],
-    ["budget"],
+    ["errors", "damage", "lazy", "typing", "notebook"],
+    ["budget", "plugins"],
     ["dtypes"],
     ["tensor"],
     ["deferred"],
     ["tree"],
     ["_wire"],
     ["io"],
-    ["storage"],
-    ["tfrecord"],
+    ["rows", "tfrecord"],
     ["codecs", "quantization"],
-    ["frameworks", "formats"],  # never each other
-    ["shortcut", "foreign"],
+    ["frameworks"],
+    ["formats"],
+    ["foreign"],
     ["opening"],
-    ["output", "loader"],
-    ["reader", "writer", "records"],
+    ["reader", "records"],
     ["api"],
-    ["tools", "savedmodel"],
-    ["viewer"],
+    ["ops", "savedmodel"],
+    ["view"],
     ["__init__"],
     ["cli"],
     ["__main__"],
@@ -47,8 +46,31 @@ OWNERS = {
     "lzma": [],
     "zipfile": [],
 }
-# Within records/, the same between its folders.
-RECORDS = [["files"], ["schema"], ["example"], ["read"], ["write"], ["summaries"], ["events"], ["__init__"]]
+# Texts in files outside formats/ that are the name of a format, and why they stand there. Elsewhere, what a format is
+# and does is asked of its class.
+NAMED = {
+    "api.py": {"tb": "the default of signatures, which help() shows, and its short cut"},
+    "errors.py": {"tb": "the advice to use the native format; errors know no formats", "arrow": "an extra of pip"},
+    "cli/completion.py": {"tb": "the command"},
+    "cli/demo.py": {"tensorproto": "shown by name, as a user would ask for it"},
+    "cli/doctor.py": {"arrow": "an extra of pip"},
+    "ops/profile.py": {"npy": "what bytes in records look like", "tensorproto": "what bytes in records look like"},
+    "savedmodel/call.py": {"checkpoint": "the variables of a SavedModel are one"},
+    "testing/transfer.py": {"tb": "the default of signatures"},
+}
+# Within formats/tfrecord/, the same between its folders.
+TFRECORD = [
+    ["files"],
+    ["schema"],
+    ["example"],
+    ["kinds"],
+    ["read"],
+    ["write"],
+    ["opened"],
+    ["created"],
+    ["format"],
+    ["__init__"],
+]
 
 
 def imported(source):
@@ -95,8 +117,8 @@ def test_imports_only_point_upwards():
     assert misplaced_in(PACKAGE, "tensorbytes", LAYERS) == []
 
 
-def test_the_folders_of_records_too():
-    assert misplaced_in(PACKAGE / "records", "tensorbytes.records", RECORDS) == []
+def test_the_folders_of_tfrecord_too():
+    assert misplaced_in(PACKAGE / "formats/tfrecord", "tensorbytes.formats.tfrecord", TFRECORD) == []
 
 
 def importers(library):
@@ -122,13 +144,37 @@ def test_only_workers_start_threads():
     assert found == ["io/workers.py"]
 
 
+def named_formats(source):
+    """The texts in a file that are the name of a format; parts of longer texts don't count."""
+    nodes = list(ast.walk(ast.parse(source)))
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    names = {*formats.BUILTIN, "tfrecord"}
+    texts = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in inside]
+    return {node.value for node in texts} & names
+
+
+def test_no_format_is_called_by_its_name_outside_of_formats():
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        where = path.relative_to(PACKAGE).as_posix()
+        names = set() if where.startswith("formats/") else named_formats(path.read_text())
+        if names:
+            found[where] = names
+    assert found == {where: set(reasons) for where, reasons in NAMED.items()}
+
+
+def test_the_search_for_names_finds_them():
+    source = 'kinds = ("npz", "a npy file", f"npy{x}", f"{x}raw", f"npz{x}")\nif y == "arrow": z = {"parquet": 1}'
+    assert named_formats(source) == {"npz", "arrow", "parquet"}
+
+
 WRONG = {
     "from below": ("dtypes.py", "from tensorbytes.tensor import Tensor", "tensorbytes.tensor.Tensor: tensor stands"),
     "by another name": ("tree.py", "import tensorbytes.cli.verbs as v", "tensorbytes.cli.verbs: cli stands"),
     "in a function": ("codecs/x.py", "def f():\n    from tensorbytes import api", "tensorbytes.api: api stands"),
-    "from beside": ("formats/x.py", "from tensorbytes.frameworks import jax", "frameworks.jax: frameworks stands"),
-    "a public name": ("storage.py", "from tensorbytes import load", "tensorbytes.load: __init__ stands"),
-    "the package": ("storage.py", "import tensorbytes", "tensorbytes: __init__ stands"),
+    "from beside": ("codecs/x.py", "from tensorbytes.quantization import core", "quantization.core: quantiz"),
+    "a public name": ("io/x.py", "from tensorbytes import load", "tensorbytes.load: __init__ stands"),
+    "the package": ("io/x.py", "import tensorbytes", "tensorbytes: __init__ stands"),
     "without the package": ("formats/x.py", "from ..api import load", "..api.load: name the package"),
     "a module in no layer": ("news.py", "", "news is in no layer"),
 }  # fmt: skip
@@ -144,19 +190,23 @@ def test_the_search_finds_what_it_is_for(case, tmp_path):
     assert words in found
 
 
-def test_the_search_finds_what_it_is_for_in_records():
-    wrong = "from tensorbytes.records import example\nimport tensorbytes.records.read.rows\nimport tensorbytes.tensor"
-    assert misplaced("files/x.py", wrong, "tensorbytes.records", RECORDS) == [
-        "files/x.py imports tensorbytes.records.example: example stands beside or below files",
-        "files/x.py imports tensorbytes.records.read.rows: read stands beside or below files",
+def test_the_search_finds_what_it_is_for_in_a_folder():
+    package = "tensorbytes.formats.tfrecord"
+    wrong = f"from {package} import example\nimport {package}.read.rows\nimport tensorbytes.tensor"
+    assert misplaced("files/x.py", wrong, package, TFRECORD) == [
+        f"files/x.py imports {package}.example: example stands beside or below files",
+        f"files/x.py imports {package}.read.rows: read stands beside or below files",
     ]
 
 
 @pytest.mark.parametrize(("package", "table"), [(formats, "formats"), (frameworks, "frameworks")])
 def test_every_module_is_in_the_table(package, table):
-    modules = {path.stem for path in Path(package.__file__).parent.glob("[!_]*.py")}
+    folder = Path(package.__file__).parent
+    modules = {path.stem for path in folder.glob("[!_]*.py")} | {
+        f"{path.parent.name}.format" for path in folder.glob("[!_]*/format.py")
+    }
     listed = (
-        {module.rpartition(".")[2] for module, _ in formats.BUILTIN.values()}
+        {row.module.removeprefix("tensorbytes.formats.") for row in formats.BUILTIN.values()}
         if table == "formats"
         else set(frameworks.BUILTIN)
     )

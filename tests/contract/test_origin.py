@@ -10,7 +10,7 @@ from tensorbytes import formats
 OURS = {"framework": "pt", "type": "Parameter", "memory_format": "x", "numpy.dtype": "<M8[s]", "requires_grad": "true"}
 WHOLE = {"torch._metadata": "[]", "framework": "jax"}
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-ONE = [name for name in formats.writable() if name != "checkpoint"]
+ONE = [name for name in formats.writable() if name != "checkpoint" and formats.get(name).documents]
 OPTIONS = {"raw": {"dtype": "float32", "shape": (2, 3)}}
 
 
@@ -18,7 +18,7 @@ def written(obj, format, path, **more):
     """The object as it is read again, neutrally; None if the format refuses to hold it."""
     try:
         tb.save(obj, path, format, **more)
-    except tb.LossError:
+    except tb.errors.LossError:
         return None
     return tb.load(path, format, to="tensor", **OPTIONS.get(format, {}))
 
@@ -27,7 +27,7 @@ def written(obj, format, path, **more):
 def test_metadata_of_a_tensor_comes_back_as_it_was_given(format, tmp_path):
     found = written(X, format, tmp_path / "x", meta=OURS)
     if found is None:
-        with pytest.raises(tb.LossError, match=r"framework|metadata"):
+        with pytest.raises(tb.errors.LossError, match=r"framework|metadata"):
             tb.dumps(X, format, meta={"framework": "pt"})
         return
     if isinstance(found, dict):
@@ -90,21 +90,21 @@ def test_conversion_keeps_them_apart(target, tmp_path):
 
 
 def test_words_of_ours_are_never_dropped_in_silence():
-    with pytest.raises(tb.LossError, match="can't hold metadata framework='pt'"):
+    with pytest.raises(tb.errors.LossError, match="can't hold metadata framework='pt'"):
         tb.dumps(X, "tensorproto", meta={"framework": "pt"})
     assert tb.dumps(X, "tensorproto", meta={"framework": "pt"}, allow="meta")
-    with pytest.raises(tb.LossError, match="metadata"):
+    with pytest.raises(tb.errors.LossError, match="metadata"):
         tb.dumps(X, "raw", meta={"type": "x"})
 
 
 def test_origins_must_be_text_as_well():
-    with pytest.raises(tb.UnsupportedError, match="must be text"):
+    with pytest.raises(tb.errors.UnsupportedError, match="must be text"):
         tb.dumps(X, origin={"framework": 1})
-    with pytest.raises(tb.UsageError, match="expected a dict"):
+    with pytest.raises(tb.errors.UsageError, match="expected a dict"):
         tb.dumps(X, origin="torch")
 
 
 def test_a_lie_about_the_origin_is_refused_not_followed():
-    with pytest.raises(tb.UnsupportedError, match="no framework known here"):
+    with pytest.raises(tb.errors.UnsupportedError, match="not a framework known here"):
         tb.loads(tb.dumps(X, origin={"framework": "pt"}), to="original")
     assert tb.loads(tb.dumps(X, meta={"framework": "pt"}), to="original").tolist() == X.tolist()

@@ -40,14 +40,14 @@ PERMITTED = {
     ("codecs/__init__.py", "import_module"): "a module out of our own table of codecs",
     ("formats/__init__.py", "import_module"): "a module out of our own table of formats",
     ("frameworks/__init__.py", "import_module"): "a module out of our own table; a name from a file must be in it",
-    ("viewer/__init__.py", "import_module"): "a module out of our own table of names",
     ("lazy.py", "import_module"): "a module out of the tables of our own packages",
+    ("plugins.py", "import_module"): "modules that installed packages declare as entry points; no file can name one",
     ("cli/verbs.py", "import_module"): "a module out of our own table of commands, chosen by the command line",
     ("cli/doctor.py", "import_module"): "the compiled kernel, by its full name",
     ("cli/doctor.py", "system"): "platform.system: the name of the operating system",
     ("notebook.py", "import_module"): "the viewer, by its full name",
-    ("tools/benching/chart.py", "import_module"): "matplotlib, by its full name",
-    ("tools/benching/__init__.py", "system"): "platform.system: the name of the operating system",
+    ("ops/benching/chart.py", "import_module"): "matplotlib, by its full name",
+    ("ops/benching/__init__.py", "system"): "platform.system: the name of the operating system",
     ("testing/case.py", "import_module"): "the suite's own modules; no part of reading",
     ("testing/jax_cases.py", "ctypes"): "the suite makes buffers of its own; no part of reading",
     ("testing/torch_cases.py", "ctypes"): "the suite makes buffers of its own; no part of reading",
@@ -156,8 +156,8 @@ def everything(folder):
         for suffix in (".tb", ".npz", ".safetensors", ".pt", ".arrow", ".parquet"):
             try:
                 tb.convert(path, os.path.join(work, "out" + suffix), src_format=format)
-            except (tb.LossError, tb.UnsupportedError, tb.UsageError):  # not every format holds everything
-                pass
+            except (tb.errors.LossError, tb.errors.UnsupportedError, tb.errors.UsageError):
+                pass  # not every format holds everything
         tb.save(found, os.path.join(work, "again.tb"))
         tb.dumps(found)
         done += 1

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from benchmarks.lines import count_folders
+from benchmarks.states import run_in
 from tests.support import ROOT
 
 
@@ -123,3 +125,108 @@ def test_auto_is_compared_with_every_pipeline(tmp_path):
     smallest = {name: min(c["median"] for c in line["contenders"]) / line["bytes"] for name, line in lines.items()}
     assert smallest["auto.zeros_float32"] < 0.01
     assert smallest["auto.random_bytes_uint8"] > 0.99
+
+
+def walk(name, state=ROOT):
+    return run_in(state, "walks", "--measure", name)
+
+
+@pytest.mark.parametrize("name", ["dumps", "loads"])
+def test_a_plain_array_takes_the_short_way(name):
+    found = walk(name)
+    assert 2 <= found["functions"] < 12, found["called"]  # most of them are the kernel's, where it is the reference
+    assert [found[verb] for verb in ("sniff", "decode", "encode", "check")] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["load", "load-large", "convert", "convert-deflated", "records"])
+def test_a_file_is_opened_once(name):
+    found = walk(name)
+    assert found["reads"] == 1, found["opened"]
+    assert all(count == 1 for count in found["opened"].values())
+
+
+STATE = """
+import threading
+
+from tensorbytes.formats import Format
+
+
+class RecordWriter:
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def write_batch(self, rows):
+        open(self.path, "wb").close()
+
+
+class open_records:
+    def __init__(self, path):
+        self.path = path
+
+    def batches(self, size):
+        thread = threading.Thread(target=self.read)
+        thread.start()
+        thread.join()
+        yield from self.numbers()
+
+    def read(self):
+        for _ in range(2):
+            with open(self.path, "rb"):
+                Format().sniff()
+        open(self.path + ".beside", "wb").close()
+
+    def numbers(self):
+        yield sum(self.one(n) for n in [self.one(n) for n in range(3)])
+
+    def one(self, n):
+        return n
+"""
+FORMATS = """
+class Format:
+    def sniff(self):
+        '''Say nothing.'''
+        # comments, blank lines and docstrings are not code
+
+        return sniff()
+
+def sniff():
+    '''Not a method of a format.'''
+    return (1 +
+        2)
+"""
+
+
+@pytest.fixture
+def small_state(tmp_path):
+    """A checkout of a package about which everything is known."""
+    package = tmp_path / "src" / "tensorbytes"
+    (package / "formats").mkdir(parents=True)
+    (package / "__init__.py").write_text(STATE)
+    (package / "formats" / "__init__.py").write_text(FORMATS)
+    return tmp_path
+
+
+def test_walks_count_what_is_called_and_opened(small_state):
+    found = walk("records", small_state)
+    assert found["called"] == {
+        "__init__.py:open_records.__init__": 1,
+        "__init__.py:open_records.batches": 1,
+        "__init__.py:open_records.read": 1,
+        "formats/__init__.py:Format.sniff": 2,
+        "formats/__init__.py:sniff": 2,
+        "__init__.py:open_records.numbers": 1,
+        "__init__.py:open_records.one": 6,
+    }
+    assert (found["functions"], found["files"], found["calls"], found["depth"]) == (7, 2, 14, 3)
+    assert found["opened"] == {"source.tfrecord": 2, "source.tfrecord.beside": 1}
+    assert (found["reads"], found["others"], found["sniff"], found["decode"]) == (2, 1, 2, 0)
+
+
+def test_lines_of_code_are_counted_by_folder(small_state):
+    assert count_folders(small_state / "src" / "tensorbytes") == {"(no folder)": 28, "formats": 6}

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import Feature, errors, open_records
+from tensorbytes import errors, open_records
 from tensorbytes.formats._arrow.batches import BatchWriter, check, has_rows, read_batches
+from tensorbytes.records import Feature
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, identical
 from tests.support.record_cases import example, sequence, stream
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 import torch
 
 import tensorbytes as tb
-from tensorbytes import storage
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats._checkpoint import bundle_read
+from tensorbytes.io import storage
 from tensorbytes.testing import bits
 
 NAMES = [
@@ -324,7 +324,7 @@ def test_a_failure_at_any_step_leaves_the_old_one_or_the_new_one(first, tmp_path
 CHILD = """
 import os, sys
 import numpy as np, tensorbytes as tb
-from tensorbytes import storage
+from tensorbytes.io import storage
 prefix, left = sys.argv[1], int(sys.argv[2])
 def dying(function):
     def call(*args, **kwargs):
@@ -369,7 +369,7 @@ def test_the_same_values_give_the_same_bytes(tmp_path):
 
 
 def test_nothing_is_written_of_what_is_refused(tmp_path):
-    with pytest.raises(tb.UnsupportedError):
+    with pytest.raises(tb.errors.UnsupportedError):
         tb.save({"w": object()}, tmp_path / "m", "checkpoint")
     assert not os.listdir(tmp_path)
 

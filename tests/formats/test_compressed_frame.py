@@ -267,13 +267,13 @@ def test_a_slice_needs_its_own_chunks_alone(monkeypatch, tmp_path, text):
             assert file["x"][kept, 5:9].tolist() == x[kept, 5:9].tolist()
             assert file["x"][kept].tolist() == x[kept].tolist()
             other = 7 if kept != 7 else 9
-            with pytest.raises(tb.CorruptError, match=f"chunk {other} differs") as caught:
+            with pytest.raises(tb.errors.CorruptError, match=f"chunk {other} differs") as caught:
                 file["x"][other, 0]
             assert caught.value.at == starts[other]
-            with pytest.raises(tb.CorruptError, match="chunk"):
+            with pytest.raises(tb.errors.CorruptError, match="chunk"):
                 file["x"].load()
         for load in (lambda: tb.load(tmp_path / "x.tb"), lambda: tb.load(tmp_path / "x.tb", mmap=True)):
-            with pytest.raises(tb.CorruptError):
+            with pytest.raises(tb.errors.CorruptError):
                 load()
 
 
@@ -380,11 +380,11 @@ def test_both_kernels_write_the_same_bytes():
 
 def test_what_compresses_to_next_to_nothing_is_deferred_too(tmp_path):
     tb.save({"a": np.zeros(50_000_000, np.uint8), "b": np.arange(3)}, tmp_path / "x.tb", compression="auto")
-    few = tb.Limits(max_bytes=1 << 20)
+    few = tb.errors.Limits(max_bytes=1 << 20)
     assert [t.nbytes for t in tb.inspect(tmp_path / "x.tb", limits=few).tensors] == [50_000_000, 24]
     with tb.open(tmp_path / "x.tb", limits=few) as file:
         assert file["a"][5:10].tolist() == [0] * 5
-        with pytest.raises(tb.LimitError):
+        with pytest.raises(tb.errors.LimitError):
             file["a"].load()
     assert tb.load(tmp_path / "x.tb")["a"].nbytes == 50_000_000
 
@@ -413,7 +413,7 @@ def test_converting_with_quantization_says_what_it_costs(tmp_path):
 
 @pytest.mark.parametrize("value", [np.float32(3.5), 3.5, "text", np.arange(3), np.array(["a"])])
 def test_a_tensor_called_by_its_name_must_be_one_that_can_be_quantized(value):
-    with pytest.raises(tb.UsageError, match="quantize: 'z' holds"):
+    with pytest.raises(tb.errors.UsageError, match="quantize: 'z' holds"):
         tb.dumps({"z": value, "w": np.ones(3)}, quantize={"z": "int8"})
     tb.dumps({"z": value, "w": np.ones(3)}, quantize={"*": "int8"})
 
@@ -428,5 +428,5 @@ def test_a_tensor_called_by_its_name_must_be_one_that_can_be_quantized(value):
     ],
 )
 def test_mistakes_in_pipelines_are_named(wrong, words):
-    with pytest.raises(tb.UsageError, match=words):
+    with pytest.raises(tb.errors.UsageError, match=words):
         tb.dumps(np.ones(3), compression=wrong)

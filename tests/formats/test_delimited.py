@@ -202,7 +202,7 @@ def test_bytes_of_other_formats_are_left_to_them(name):
                 continue
             try:
                 raw = tb.dumps(obj, format)
-            except (tb.LossError, tb.UnsupportedError, tb.MissingDependencyError):
+            except (tb.errors.LossError, tb.errors.UnsupportedError, tb.errors.MissingDependencyError):
                 continue
             assert not FORMAT.sniff(raw[:4096], len(raw)), format
 
@@ -241,11 +241,11 @@ def test_a_file_is_mapped_and_not_read(tmp_path):
         assert file["x"].load().tobytes() == x.tobytes()
         assert (file["flags"].shape, file["r"].shape) == ((9,), (2, None))
         assert [row.tolist() for row in file["r"][:]] == [[0], [1, 2]]
-        with pytest.raises(tb.CorruptError, match="is no bool") as caught:
+        with pytest.raises(tb.errors.CorruptError, match="is no bool") as caught:
             file["flags"].load()
         assert (caught.value.at, caught.value.path) == (at, str(tmp_path / "x.pbs"))
     assert tb.load(tmp_path / "x.pbs", names=["x"])["x"].tobytes() == x.tobytes()
-    with pytest.raises(tb.CorruptError, match="is no bool"):
+    with pytest.raises(tb.errors.CorruptError, match="is no bool"):
         tb.load(tmp_path / "x.pbs")
 
 
@@ -272,7 +272,7 @@ LENGTHS = {
 def test_lengths(case):
     raw, words = LENGTHS[case]
     for read in (lambda: tb.loads(raw, "delimited"), lambda: tb.open(io.BytesIO(raw), format="delimited").entries()):
-        with pytest.raises(tb.CorruptError, match=words) as caught:
+        with pytest.raises(tb.errors.CorruptError, match=words) as caught:
             read()
         assert 0 <= caught.value.at <= len(raw)
 
@@ -285,7 +285,7 @@ def test_a_length_may_be_longer_than_it_needs():
 
 
 def test_no_bytes():
-    with pytest.raises(tb.CorruptError, match="it holds no tensors"):
+    with pytest.raises(tb.errors.CorruptError, match="it holds no tensors"):
         tb.loads(b"", "delimited")
     assert list(tb.open(io.BytesIO(b""), format="delimited")) == []
 
@@ -339,7 +339,7 @@ def test_a_file_cut_between_messages_is_noticed(name):
         try:
             tb.loads(delimit(*messages[:n]), "delimited")
             objects += 1
-        except tb.CorruptError as error:
+        except tb.errors.CorruptError as error:
             assert "the file ends after" in str(error)  # noqa: PT017
     # Only between two objects of a stream may it end.
     assert objects == (len(OBJECTS[name][0]) - 1 if name == "stream" else 0)
@@ -353,18 +353,18 @@ def test_parts_and_items_in_another_order():
         (stream[:1] + stream[3:], "item 3 of a stream follows item 1"),
         (nested[:1] + stream[2:3], "two objects are mixed"),
     ):
-        with pytest.raises(tb.CorruptError, match=words):
+        with pytest.raises(tb.errors.CorruptError, match=words):
             tb.loads(b"".join(raw), "delimited")
 
 
 def test_limits():
     many = delimit(*[ONE] * 10)
-    with pytest.raises(tb.LimitError, match="over 9 tensors"):
-        tb.loads(many, "delimited", limits=tb.Limits(max_tensors=9))
-    assert len(tb.loads(many, "delimited", limits=tb.Limits(max_tensors=10))) == 10
+    with pytest.raises(tb.errors.LimitError, match="over 9 tensors"):
+        tb.loads(many, "delimited", limits=tb.errors.Limits(max_tensors=9))
+    assert len(tb.loads(many, "delimited", limits=tb.errors.Limits(max_tensors=10))) == 10
     claims = delimit(*[tensor(4, (1 << 16,), number(7, 1))] * 20)
-    with pytest.raises(tb.LimitError, match="over the limit"):
-        tb.loads(claims, "delimited", limits=tb.Limits(max_bytes=1 << 20))
+    with pytest.raises(tb.errors.LimitError, match="over the limit"):
+        tb.loads(claims, "delimited", limits=tb.errors.Limits(max_bytes=1 << 20))
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTS if name != "aligned"])

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
-from tensorbytes import formats
-from tensorbytes.tools import sources
+from tensorbytes import formats, opening
 from tests.formats.test_golden_files import same
 from tests.support import CORPUS
 from tests.support.golden import SHARED
@@ -21,7 +20,7 @@ TIED = {"embed": X, "head": X, "other": X.copy(), "deep": {"list": [X, 1]}}
 
 
 def decoded(raw, format="tb", lazy=False):
-    (document,) = formats.get(format).decode(memoryview(raw), tb.Limits(), lazy, {})
+    (document,) = formats.get(format).decode(memoryview(raw), tb.errors.Limits(), lazy, {})
     return document
 
 
@@ -178,7 +177,7 @@ def test_repair_writes_the_content_out(lost, tmp_path):
 @pytest.mark.parametrize("format", ["protobuf", "tensorproto"])
 def test_a_record_by_itself_gives_no_value(format):
     alias = records(tb.dumps({"a": np.ones(2), "b": np.ones(1), "c": SHARED, "d": SHARED}))[-1]
-    with pytest.raises(tb.CorruptError, match=r"alias|parts"):
+    with pytest.raises(tb.errors.CorruptError, match=r"alias|parts"):
         tb.loads(alias, format)
 
 
@@ -199,12 +198,12 @@ def test_any_sharing_comes_back(which, format, options):
             assert (found[f"k{one}"] is found[f"k{two}"]) == (a == b)
             assert (document.leaves[one].value is document.leaves[two].value) == (a == b)
     for leaf in reversed(document.leaves):
-        assert tb.equal(leaf.whole, obj[leaf.name])
+        assert tb.equal(leaf.read(), obj[leaf.name])
 
 
 def test_the_golden_file():
     found = tb.load(CORPUS / "valid" / "alias.tb")
     assert found["embed"] is found["head"] is found["more"][0] is found["ü"]
     assert found["embed"] is not found["more"][1]
-    (document,) = sources.open_source(CORPUS / "valid" / "alias.tb").documents()
+    (document,) = opening.open_file(CORPUS / "valid" / "alias.tb").documents()
     assert len({id(leaf.value) for leaf in document.leaves}) == 2

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import loader, storage
+from tensorbytes.formats import _opened, frame
+from tensorbytes.io import storage
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def left_over(folder: Path) -> list[str]:
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(path):
     tb.save(np.ones(3), path)
     old = path.read_bytes()
-    with pytest.raises(tb.UnsupportedError):
+    with pytest.raises(tb.errors.UnsupportedError):
         tb.save({"a": np.ones(1 << 20), "b": object()}, path)
     assert path.read_bytes() == old
     assert left_over(path.parent) == ["x.tb"]
@@ -127,7 +128,7 @@ def test_the_suffix_or_the_content_tells_the_format(tmp_path):
         tb.save(x, tmp_path / f"x{suffix}")
         (tmp_path / f"x{suffix}").rename(tmp_path / "unnamed")
         assert tb.load(tmp_path / "unnamed").tolist() == [0, 1, 2]
-    with pytest.raises(tb.UsageError, match=r"no format has this suffix.*tensorproto"):
+    with pytest.raises(tb.errors.UsageError, match=r"no format has this suffix.*tensorproto"):
         tb.save(x, tmp_path / "x.xyz")
 
 
@@ -164,7 +165,7 @@ def test_names_slices_and_metadata(path):
             f["v"]
         kept = f["w"][3]
     assert kept[0] == 600  # a view outlives the reader
-    with pytest.raises(tb.TensorbytesError, match="is closed"):
+    with pytest.raises(tb.errors.TensorbytesError, match="is closed"):
         f.keys()
     assert list(tb.load(path, names=["s"])) == ["s"]
 
@@ -176,7 +177,7 @@ def test_items_values_and_other_keys(path):
         assert [entry.shape for entry in f.values()] == [(6,), (2,)]
         assert tb.equal(f[np.int64(0)], f[0])
         for key in (slice(0, 2), 1.5, None, (0, 1)):
-            with pytest.raises(tb.UsageError, match=r"f\.entries\(\)\[0\]\[:2\] slices a tensor"):
+            with pytest.raises(tb.errors.UsageError, match=r"f\.entries\(\)\[0\]\[:2\] slices a tensor"):
                 f[key]
         assert f.entries()[0][:2].tolist() == [0, 1]
 
@@ -198,12 +199,12 @@ def test_opening_reads_no_content(path):
     with tb.open(path) as f:
         assert f["b"].load()[1] == 1
         assert f["a"][0] == 0
-        with pytest.raises(tb.CorruptError, match=r"x\.tb: the checksum of a record's data differs") as caught:
+        with pytest.raises(tb.errors.CorruptError, match=r"x\.tb: the checksum of a record's data differs") as caught:
             f["a"].load()
         assert 0 < caught.value.at < len(data)
-        with pytest.raises(tb.CorruptError):
+        with pytest.raises(tb.errors.CorruptError):
             f.verify()
-    with pytest.raises(tb.CorruptError, match=r"x\.tb"):
+    with pytest.raises(tb.errors.CorruptError, match=r"x\.tb"):
         tb.load(path)
 
 
@@ -212,7 +213,7 @@ def test_a_damaged_header_is_found_on_opening(path):
     data = bytearray(path.read_bytes())
     data[13] ^= 3  # the dtype
     path.write_bytes(data)
-    with tb.open(path) as f, pytest.raises(tb.CorruptError, match="header differs"):
+    with tb.open(path) as f, pytest.raises(tb.errors.CorruptError, match="header differs"):
         f.keys()
 
 
@@ -249,7 +250,7 @@ def test_an_empty_stream_iterates_but_does_not_load(path):
     with tb.open(path, "w"):
         pass
     assert list(tb.open(path)) == []
-    with pytest.raises(tb.CorruptError, match="no bytes at all"):
+    with pytest.raises(tb.errors.CorruptError, match="no bytes at all"):
         tb.load(path)
 
 
@@ -298,7 +299,7 @@ def test_appending_cuts_off_a_torn_tail_and_says_so(path, cut):
             f.write(item)
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
-    with pytest.warns(tb.TornTailWarning, match=r"cut off \d+ bytes"), tb.open(path, "a") as f:
+    with pytest.warns(tb.errors.TornTailWarning, match=r"cut off \d+ bytes"), tb.open(path, "a") as f:
         f.write("after")
     back = tb.load(path)
     assert back[-1] == "after"
@@ -311,7 +312,7 @@ def test_appending_after_a_tail_of_zeros(path):
         f.write("whole")
     with open(path, "ab") as raw:
         raw.write(bytes(100))
-    with pytest.warns(tb.TornTailWarning), tb.open(path, "a") as f:
+    with pytest.warns(tb.errors.TornTailWarning), tb.open(path, "a") as f:
         f.write("after")
     assert tb.load(path) == ["whole", "after"]
 
@@ -323,7 +324,7 @@ def test_appending_to_a_damaged_file_is_refused(path):
     data = bytearray(path.read_bytes())
     data[2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(tb.CorruptError, match="damaged, not just cut"):
+    with pytest.raises(tb.errors.CorruptError, match="damaged, not just cut"):
         tb.open(path, "a")
     assert path.read_bytes() == data
 
@@ -332,7 +333,7 @@ def test_two_writers_at_once_are_refused(path):
     with tb.open(path, "a") as f:
         f.write(1)
         f.flush()
-        with pytest.raises(tb.TensorbytesError, match="being written"):
+        with pytest.raises(tb.errors.TensorbytesError, match="being written"):
             tb.open(path, "a")
 
 
@@ -352,7 +353,7 @@ def test_a_doubled_or_missing_item_is_noticed(path):
     size = len(data) // 4
     records = [data[i * size : (i + 1) * size] for i in range(4)]
     for order in ([0, 1, 1, 2, 3], [0, 2, 3], [0, 2, 1, 3]):
-        with pytest.raises(tb.CorruptError, match="of a stream follows item"):
+        with pytest.raises(tb.errors.CorruptError, match="of a stream follows item"):
             tb.loads(b"".join(records[i] for i in order))
 
 
@@ -406,7 +407,7 @@ def test_a_cut_stream_is_an_error_not_an_end(path):
             return False
 
     for cut in range(1, len(whole)):
-        with pytest.raises(tb.CorruptError, match="the stream ends"):
+        with pytest.raises(tb.errors.CorruptError, match="the stream ends"):
             list(tb.open(Onward(whole[:cut])))
 
 
@@ -419,7 +420,7 @@ def test_buffers_are_the_tensors_own_memory():
 
 def test_gathering_joins_only_small_pieces():
     pieces = [b"a", b"b", bytes(1 << 20), b"c"]
-    assert [len(piece) for piece in storage.gathered(pieces)] == [2, 1 << 20, 1]
+    assert [len(piece) for piece in storage.gather(pieces)] == [2, 1 << 20, 1]
 
 
 # ---- large files ------------------------------------------------------------
@@ -435,7 +436,7 @@ def large(tmp_path_factory):
     obj["last"] = rng.random(70_000)
     path = tmp_path_factory.mktemp("large") / "x.tb"
     tb.save(obj, path)
-    assert path.stat().st_size > loader.FROM_BYTES
+    assert path.stat().st_size > _opened._LARGE_BYTES
     return path, obj
 
 
@@ -456,7 +457,7 @@ def test_large_tensors_have_memory_of_their_own(large):
 def test_stretches_cover_the_file_once(large):
     path, _ = large
     with open(path, "rb") as f:
-        found = list(loader.segments(f.fileno(), path.stat().st_size))
+        found = list(frame.segments(f.fileno(), path.stat().st_size))
     assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
     assert found[-1][1] == path.stat().st_size
 
@@ -468,10 +469,10 @@ def test_damage_in_a_large_file_is_located(large, tmp_path):
         damaged = bytearray(data)
         damaged[at] ^= 4
         path.write_bytes(damaged)
-        with pytest.raises(tb.CorruptError, match=r"damaged\.tb") as caught:
+        with pytest.raises(tb.errors.CorruptError, match=r"damaged\.tb") as caught:
             tb.load(path)
         assert caught.value.at <= at < caught.value.at + 600_000
     for size in (len(data) - 1, len(data) - 9, len(data) - 600_000):
         path.write_bytes(data[:size])
-        with pytest.raises(tb.CorruptError):
+        with pytest.raises(tb.errors.CorruptError):
             tb.load(path)

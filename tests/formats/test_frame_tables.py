@@ -8,7 +8,7 @@ from tensorbytes import formats
 from tensorbytes.api import to_document
 from tensorbytes.tree import Document
 from tests.formats.test_golden_files import same
-from tests.support.golden import TABLES, columns, write
+from tests.support.golden import TABLES, columns, joined, write
 from tests.support.streams import Onwards
 from tests.support.wire_bytes import damage_record
 
@@ -32,7 +32,7 @@ STRUCTS = Document(
 
 
 def decoded(raw, lazy=False, format="tb"):
-    return list(formats.get(format).decode(memoryview(raw), tb.Limits(), lazy, {}))
+    return list(formats.get(format).decode(memoryview(raw), tb.errors.Limits(), lazy, {}))
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -44,13 +44,27 @@ def test_there_and_back(format, lazy):
     assert document.rows == 2
     assert [leaf.path for leaf in document.leaves] == [leaf.path for leaf in STRUCTS.leaves]
     for one, two in zip(document.leaves, STRUCTS.leaves, strict=True):
-        assert tb.equal(one.whole, two.whole)
+        assert tb.equal(one.read(), two.read())
     assert [leaf.name for leaf in document.leaves] == [
         "at/x", "at/y", "at/mask0", "at/mask1", "at/y/mask1", "7", "7/mask1", "7/mask2"
     ]  # fmt: skip
     found = tb.loads(raw, format)
     assert list(found) == ["at", "at/mask0", "at/mask1", 7, "7/mask1", "7/mask2"]
     assert list(found["at"]) == ["x", "y", "y/mask1"]
+
+
+def test_objects_that_are_added_to_a_table(tmp_path):
+    """A file of both is a stream of both: nothing is joined that is not of one kind."""
+    tb.save({"x": np.arange(6).reshape(2, 3)}, tmp_path / "x.arrow")
+    tb.convert(tmp_path / "x.arrow", tmp_path / "x.tb")
+    assert tb.load(tmp_path / "x.tb")["x"].shape == (2, 3)
+    with tb.open(tmp_path / "x.tb", "a") as file:
+        file.write({"x": np.array([7, 8, 9])})
+    first, second = tb.load(tmp_path / "x.tb")
+    assert first["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert second["x"].tolist() == [7, 8, 9]
+    assert tb.inspect(tmp_path / "x.tb").objects == 2
+    assert tb.verify(tmp_path / "x.tb").ok
 
 
 def test_with_compression():
@@ -65,12 +79,14 @@ def test_appending_adds_a_group(tmp_path):
             file.write_document(document)
     assert (tmp_path / "x.tb").read_bytes() == write("table-groups")
     want = [columns(document) for document in documents]
-    same(tb.load(tmp_path / "x.tb"), want)
+    whole = joined(want)
+    same(tb.load(tmp_path / "x.tb"), whole)  # a table is one dict of columns, however many groups it was written in
     with tb.open(tmp_path / "x.tb") as file:
-        assert len(file) == 3
-        same(file[2], want[2])
-        assert file.verify() == 3
-    same(list(tb.open(Onwards(write("table-groups")))), want)
+        assert len(file) == 1
+        same(file[0], whole)
+        assert file.verify() == 1
+        assert file["x"][1:3].tolist() == whole["x"][1:3].tolist()
+    same(list(tb.open(Onwards(write("table-groups")))), want)  # what comes through a pipe comes group by group
 
 
 def test_a_torn_group_is_cut_off(tmp_path):
@@ -78,7 +94,7 @@ def test_a_torn_group_is_cut_off(tmp_path):
     raw = write("table-groups")
     last = TB.dumps(documents[2], frozenset(), {})
     (tmp_path / "x.tb").write_bytes(raw[:-5])
-    with pytest.warns(tb.TornTailWarning), tb.open(tmp_path / "x.tb", "a") as file:
+    with pytest.warns(tb.errors.TornTailWarning), tb.open(tmp_path / "x.tb", "a") as file:
         file.write_document(documents[2])
     assert (tmp_path / "x.tb").read_bytes() == raw
     assert raw.endswith(last)
@@ -106,13 +122,13 @@ def test_what_is_not_a_table_is_not_written():
         (STRUCTS._replace(leaves=[*STRUCTS.leaves, first._replace(path=(("key", "z"), ("mask", 0)))]), "list of bools"),
     ):
         for format in ("tb", "delimited"):
-            with pytest.raises(tb.UsageError, match=words):
+            with pytest.raises(tb.errors.UsageError, match=words):
                 formats.get(format).dumps(wrong, frozenset(), {})
 
 
 @pytest.mark.parametrize("format", ["npz", "torchfile", "arrow", "checkpoint"])
 def test_other_formats_refuse_rather_than_forget(format):
-    with pytest.raises((tb.LossError, tb.UsageError)):
+    with pytest.raises((tb.errors.LossError, tb.errors.UsageError)):
         list(formats.get(format).encode(STRUCTS, frozenset(), {}))
 
 
@@ -134,7 +150,7 @@ def test_repair_keeps_the_other_columns(lost, tmp_path):
     (document,) = decoded((tmp_path / "y.tb").read_bytes())
     assert document.rows == 3
     assert [leaf.path for leaf in document.leaves] == [leaf.path for leaf in kept]
-    assert all(tb.equal(one.whole, two.whole) for one, two in zip(document.leaves, kept, strict=True))
+    assert all(tb.equal(one.read(), two.read()) for one, two in zip(document.leaves, kept, strict=True))
     assert document.meta == ({} if lost == 0 else {"table": "demo"})
 
 

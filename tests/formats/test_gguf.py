@@ -12,7 +12,8 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFEndian, GGUFReader, GGUFValueType, GGUFWriter
 
 import tensorbytes as tb
-from tensorbytes import formats
+from tensorbytes import errors, formats
+from tensorbytes.errors import CorruptError, LimitError, UnsupportedError, UsageError
 from tensorbytes.formats import _gguf_values
 from tensorbytes.formats import gguf as ours
 from tensorbytes.tensor import Tensor
@@ -197,7 +198,7 @@ def test_long_arrays_are_there_when_asked_for(tmp_path, endian):
     with tb.open(path, arrays=True) as f:
         same(f["tokenizer.scores"][5:7], np.array(scores[5:7], np.float32))
         assert f["tokenizer.tokens"][2999] == words[2999]
-    with pytest.raises(tb.UsageError, match="expected True or False"):
+    with pytest.raises(UsageError, match="expected True or False"):
         tb.load(path, arrays="yes")
 
 
@@ -230,7 +231,7 @@ def test_tensors_are_views_of_the_map(tmp_path):
 
 
 def test_gguf_is_not_written(tmp_path):
-    with pytest.raises(tb.UsageError, match="'gguf' is read-only"):
+    with pytest.raises(UsageError, match="'gguf' is read-only"):
         tb.save({"a": np.arange(3)}, tmp_path / "x.gguf")
     assert not list(tmp_path.iterdir())
 
@@ -304,75 +305,75 @@ def test_holes_are_passed_over():
 
 FOUR = bytes(4)
 BAD = {
-    "2 magic only": (b"GGUF", tb.CorruptError, "ends inside its header"),
-    "2 a header cut short": (file()[:23], tb.CorruptError, "ends inside its header"),
-    "not the magic": (b"GGML" + bytes(40), tb.CorruptError, "not a GGUF file"),
-    "16 version 1": (file(version=1), tb.UnsupportedError, "version 1, of 2023"),
-    "16 version 4": (file(version=4), tb.UnsupportedError, "version 4 is unknown"),
-    "16 version 0": (file(version=0), tb.UnsupportedError, "version 0 is unknown"),
-    "16 version 1, big": (b"GGUF" + struct.pack(">I", 1) + bytes(40), tb.UnsupportedError, "version 1, of 2023"),
-    "4 2^63 tensors": (file(n_tensors=1 << 63), tb.CorruptError, "tensors can't fit"),
-    "4 2^64-1 entries": (file(n_entries=2**64 - 1), tb.CorruptError, "entries can't fit"),
-    "50 more tensors than bytes": (file(n_tensors=2), tb.CorruptError, "2 tensors can't fit"),
-    "3 a key past the end": (file(entries=[struct.pack("<Q", 1 << 40) + bytes(30)]), tb.CorruptError, "a metadata key"),
-    "3 a key of 2^64-1": (file(entries=[b"\xff" * 8 + bytes(30)]), tb.CorruptError, "a metadata key takes"),
-    "3 a text past the end": (file(entries=[entry("k", 8, struct.pack("<Q", 99) + b"x")]), tb.CorruptError,
+    "2 magic only": (b"GGUF", CorruptError, "ends inside its header"),
+    "2 a header cut short": (file()[:23], CorruptError, "ends inside its header"),
+    "not the magic": (b"GGML" + bytes(40), CorruptError, "not a GGUF file"),
+    "16 version 1": (file(version=1), UnsupportedError, "version 1, of 2023"),
+    "16 version 4": (file(version=4), UnsupportedError, "version 4 is unknown"),
+    "16 version 0": (file(version=0), UnsupportedError, "version 0 is unknown"),
+    "16 version 1, big": (b"GGUF" + struct.pack(">I", 1) + bytes(40), UnsupportedError, "version 1, of 2023"),
+    "4 2^63 tensors": (file(n_tensors=1 << 63), CorruptError, "tensors can't fit"),
+    "4 2^64-1 entries": (file(n_entries=2**64 - 1), CorruptError, "entries can't fit"),
+    "50 more tensors than bytes": (file(n_tensors=2), CorruptError, "2 tensors can't fit"),
+    "3 a key past the end": (file(entries=[struct.pack("<Q", 1 << 40) + bytes(30)]), CorruptError, "a metadata key"),
+    "3 a key of 2^64-1": (file(entries=[b"\xff" * 8 + bytes(30)]), CorruptError, "a metadata key takes"),
+    "3 a text past the end": (file(entries=[entry("k", 8, struct.pack("<Q", 99) + b"x")]), CorruptError,
                               "value of 'k'"),
-    "45 a key of bytes": (file(entries=[entry(b"\xff", 0, b"\1")]), tb.CorruptError, "a metadata key is not UTF-8"),
-    "45 a text of bytes": (file(entries=[entry("k", 8, text(b"\xff"))]), tb.CorruptError, "value of 'k' is not UTF-8"),
-    "45 words of bytes": (file(entries=[entry("k", 9, array(8, 1, text(b"\xff")))]), tb.CorruptError, "not UTF-8"),
+    "45 a key of bytes": (file(entries=[entry(b"\xff", 0, b"\1")]), CorruptError, "a metadata key is not UTF-8"),
+    "45 a text of bytes": (file(entries=[entry("k", 8, text(b"\xff"))]), CorruptError, "value of 'k' is not UTF-8"),
+    "45 words of bytes": (file(entries=[entry("k", 9, array(8, 1, text(b"\xff")))]), CorruptError, "not UTF-8"),
     "45 half a character each": (file(entries=[entry("k", 9, array(8, 2, text(b"\xc3") + text(b"\xa9")))]),
-                                 tb.CorruptError, "inside a UTF-8 character"),
-    "45 a name of bytes": (file(info(b"\xff", (1,)), data=FOUR), tb.CorruptError, "tensor's name is not UTF-8"),
-    "79 a key twice": (file(entries=[entry("k", 0, b"\1")] * 2), tb.CorruptError, "'k' appears twice"),
-    "79 our own key": (file(entries=[entry("GGUF.version", 0, b"\1")]), tb.CorruptError, "appears twice"),
-    "30 an unknown value type": (file(entries=[entry("k", 13, b"\1")]), tb.UnsupportedError, "unknown value type 13"),
-    "30 an array of an unknown type": (file(entries=[entry("k", 9, array(99, 0))]), tb.UnsupportedError, "type 99"),
-    "33 a bool of 2": (file(entries=[entry("k", 7, b"\2")]), tb.CorruptError, "the byte 2 is no bool"),
-    "33 bools of 2": (file(entries=[entry("k", 9, array(7, 2, b"\1\2"))]), tb.CorruptError, "the byte 2 is no bool"),
-    "4 an array of 2^63": (file(entries=[entry("k", 9, array(0, 1 << 63))]), tb.CorruptError, "can't fit"),
-    "4 an array of 2^61 doubles": (file(entries=[entry("k", 9, array(12, 1 << 61, bytes(16)))]), tb.CorruptError,
+                                 CorruptError, "inside a UTF-8 character"),
+    "45 a name of bytes": (file(info(b"\xff", (1,)), data=FOUR), CorruptError, "tensor's name is not UTF-8"),
+    "79 a key twice": (file(entries=[entry("k", 0, b"\1")] * 2), CorruptError, "'k' appears twice"),
+    "79 our own key": (file(entries=[entry("GGUF.version", 0, b"\1")]), CorruptError, "appears twice"),
+    "30 an unknown value type": (file(entries=[entry("k", 13, b"\1")]), UnsupportedError, "unknown value type 13"),
+    "30 an array of an unknown type": (file(entries=[entry("k", 9, array(99, 0))]), UnsupportedError, "type 99"),
+    "33 a bool of 2": (file(entries=[entry("k", 7, b"\2")]), CorruptError, "the byte 2 is no bool"),
+    "33 bools of 2": (file(entries=[entry("k", 9, array(7, 2, b"\1\2"))]), CorruptError, "the byte 2 is no bool"),
+    "4 an array of 2^63": (file(entries=[entry("k", 9, array(0, 1 << 63))]), CorruptError, "can't fit"),
+    "4 an array of 2^61 doubles": (file(entries=[entry("k", 9, array(12, 1 << 61, bytes(16)))]), CorruptError,
                                    "can't fit"),
-    "4 strings that claim": (file(entries=[entry("k", 9, array(8, 3, bytes(7)))]), tb.CorruptError, "can't fit"),
-    "4 one string that claims": (file(entries=[entry("k", 9, array(8, 1, b"\xff" * 8))]), tb.CorruptError, "runs past"),
-    "42 nested too deeply": (file(entries=[entry("k", 9, array(9, 1) * 5000 + array(0, 0))]), tb.LimitError,
+    "4 strings that claim": (file(entries=[entry("k", 9, array(8, 3, bytes(7)))]), CorruptError, "can't fit"),
+    "4 one string that claims": (file(entries=[entry("k", 9, array(8, 1, b"\xff" * 8))]), CorruptError, "runs past"),
+    "42 nested too deeply": (file(entries=[entry("k", 9, array(9, 1) * 5000 + array(0, 0))]), LimitError,
                              "nested deeper"),
-    "42 nested past the end": (file(entries=[entry("k", 9, array(9, 1 << 20, array(0, 0)))]), tb.CorruptError,
+    "42 nested past the end": (file(entries=[entry("k", 9, array(9, 1 << 20, array(0, 0)))]), CorruptError,
                                "can't fit"),
-    "an alignment of 0": (file(entries=[aligned(0)]), tb.CorruptError, "an alignment of 0"),
-    "an alignment of 24": (file(entries=[aligned(24)]), tb.CorruptError, "an alignment of 24"),
-    "an alignment of text": (file(entries=[entry("general.alignment", 8, text("32"))]), tb.CorruptError, "as uint32"),
-    "an alignment of uint64": (file(entries=[entry("general.alignment", 10, struct.pack("<Q", 32))]), tb.CorruptError,
+    "an alignment of 0": (file(entries=[aligned(0)]), CorruptError, "an alignment of 0"),
+    "an alignment of 24": (file(entries=[aligned(24)]), CorruptError, "an alignment of 24"),
+    "an alignment of text": (file(entries=[entry("general.alignment", 8, text("32"))]), CorruptError, "as uint32"),
+    "an alignment of uint64": (file(entries=[entry("general.alignment", 10, struct.pack("<Q", 32))]), CorruptError,
                                "as uint32"),
-    "an alignment of a list": (file(entries=[entry("general.alignment", 9, array(4, 0))]), tb.CorruptError,
+    "an alignment of a list": (file(entries=[entry("general.alignment", 9, array(4, 0))]), CorruptError,
                                "as uint32"),
-    "an alignment beyond the file": (file(info("a", (1,)), entries=[aligned(1 << 31)], data=FOUR), tb.CorruptError,
+    "an alignment beyond the file": (file(info("a", (1,)), entries=[aligned(1 << 31)], data=FOUR), CorruptError,
                                      "takes 4 bytes from"),
-    "19 a dim of 2^64-1": (file(info("a", (-1,)), data=FOUR), tb.CorruptError, "64 bits"),
-    "21 dims that overflow": (file(info("a", (1 << 32, 1 << 32)), data=FOUR), tb.CorruptError, "64 bits"),
-    "22 itemsize overflow": (file(info("a", (1 << 62,)), data=FOUR), tb.CorruptError, "64 bits"),
-    "23 a zero excuses nothing": (file(info("a", (0, 1 << 62, 1 << 62))), tb.CorruptError, "64 bits"),
-    "22 blocks beyond 64 bits": (file(info("a", (7 << 60,), 9), data=FOUR), tb.CorruptError, "64 bits"),
-    "26 rank 65": (file(info("a", (1,) * 65), data=FOUR), tb.LimitError, "the rank 65"),
-    "26 rank 2^32-1": (file(info("a", (1,), rank=2**32 - 1), data=FOUR), tb.LimitError, "rank 4294967295"),
-    "26 a rank past the end": (file(info("a", (1,), rank=60), data=FOUR)[:60], tb.CorruptError, "the shape of 'a'"),
-    "29 too few bytes": (file(info("a", (2,)), data=bytes(7)), tb.CorruptError, "takes 8 bytes"),
-    "30 an unknown type": (file(info("a", (1,), 99), data=FOUR), tb.UnsupportedError, "GGML type 99, which is unknown"),
-    "30 a type that is gone": (file(info("a", (1,), 4), data=FOUR), tb.UnsupportedError, "Q4_2, which llama.cpp no"),
-    "34 rows of half a block": (file(info("a", (48, 2), 2), data=bytes(99)), tb.CorruptError, "blocks of 32"),
-    "34 a quantized scalar": (file(info("a", (), 2), data=bytes(99)), tb.CorruptError, "rows of 1 weights"),
-    "54 overlap": (file(info("a", (16,)), info("b", (1,), offset=32), data=bytes(64)), tb.CorruptError,
+    "19 a dim of 2^64-1": (file(info("a", (-1,)), data=FOUR), CorruptError, "64 bits"),
+    "21 dims that overflow": (file(info("a", (1 << 32, 1 << 32)), data=FOUR), CorruptError, "64 bits"),
+    "22 itemsize overflow": (file(info("a", (1 << 62,)), data=FOUR), CorruptError, "64 bits"),
+    "23 a zero excuses nothing": (file(info("a", (0, 1 << 62, 1 << 62))), CorruptError, "64 bits"),
+    "22 blocks beyond 64 bits": (file(info("a", (7 << 60,), 9), data=FOUR), CorruptError, "64 bits"),
+    "26 rank 65": (file(info("a", (1,) * 65), data=FOUR), LimitError, "the rank 65"),
+    "26 rank 2^32-1": (file(info("a", (1,), rank=2**32 - 1), data=FOUR), LimitError, "rank 4294967295"),
+    "26 a rank past the end": (file(info("a", (1,), rank=60), data=FOUR)[:60], CorruptError, "the shape of 'a'"),
+    "29 too few bytes": (file(info("a", (2,)), data=bytes(7)), CorruptError, "takes 8 bytes"),
+    "30 an unknown type": (file(info("a", (1,), 99), data=FOUR), UnsupportedError, "GGML type 99, which is unknown"),
+    "30 a type that is gone": (file(info("a", (1,), 4), data=FOUR), UnsupportedError, "Q4_2, which llama.cpp no"),
+    "34 rows of half a block": (file(info("a", (48, 2), 2), data=bytes(99)), CorruptError, "blocks of 32"),
+    "34 a quantized scalar": (file(info("a", (), 2), data=bytes(99)), CorruptError, "rows of 1 weights"),
+    "54 overlap": (file(info("a", (16,)), info("b", (1,), offset=32), data=bytes(64)), CorruptError,
                    "'b' overlaps 'a'"),
-    "54 the same place": (file(info("a", (1,)), info("b", (1,)), data=bytes(64)), tb.CorruptError, "'b' overlaps 'a'"),
-    "54 overlap, unsorted": (file(info("b", (1,), offset=32), info("a", (16,)), data=bytes(64)), tb.CorruptError,
+    "54 the same place": (file(info("a", (1,)), info("b", (1,)), data=bytes(64)), CorruptError, "'b' overlaps 'a'"),
+    "54 overlap, unsorted": (file(info("b", (1,), offset=32), info("a", (16,)), data=bytes(64)), CorruptError,
                              "overlaps"),
-    "59 an offset of 4": (file(info("a", (1,), offset=4), data=bytes(64)), tb.CorruptError, "no multiple of 32"),
-    "58 an offset past the end": (file(info("a", (1,), offset=64), data=bytes(64)), tb.CorruptError, "the file has"),
-    "4 an offset of 2^64-32": (file(info("a", (1,), offset=2**64 - 32), data=bytes(64)), tb.CorruptError,
+    "59 an offset of 4": (file(info("a", (1,), offset=4), data=bytes(64)), CorruptError, "no multiple of 32"),
+    "58 an offset past the end": (file(info("a", (1,), offset=64), data=bytes(64)), CorruptError, "the file has"),
+    "4 an offset of 2^64-32": (file(info("a", (1,), offset=2**64 - 32), data=bytes(64)), CorruptError,
                                "the file has"),
-    "a name twice": (file(info("a", (1,)), info("a", (1,), offset=32), data=bytes(64)), tb.CorruptError,
+    "a name twice": (file(info("a", (1,)), info("a", (1,), offset=32), data=bytes(64)), CorruptError,
                      "'a' is stored twice"),
-    "71 a claim of four tebibytes": (file(info("a", (1 << 40,)), data=FOUR), tb.CorruptError, "takes 4398046511104"),
+    "71 a claim of four tebibytes": (file(info("a", (1 << 40,)), data=FOUR), CorruptError, "takes 4398046511104"),
 }  # fmt: skip
 
 
@@ -389,15 +390,15 @@ def test_hostile_bytes(case, tmp_path):
 def test_an_array_under_the_name_of_a_tensor():
     data = file(info("a", (1,)), entries=[entry("a", 9, array(0, 1, b"\1"))], data=FOUR)
     assert tb.loads(data)["a"].tolist() == [0]
-    with pytest.raises(tb.CorruptError, match="'a' is stored twice"):
+    with pytest.raises(CorruptError, match="'a' is stored twice"):
         tb.loads(data, arrays=True)
 
 
 def test_limits():
     data = file(*(info(f"t{i}", (0,)) for i in range(5)))
     assert len(tb.loads(data)) == 5
-    with pytest.raises(tb.LimitError, match="5 tensors, over the limit of 4"):
-        tb.loads(data, limits=tb.Limits(max_tensors=4))
+    with pytest.raises(LimitError, match="5 tensors, over the limit of 4"):
+        tb.loads(data, limits=errors.Limits(max_tensors=4))
 
 
 def test_names_are_never_paths():
@@ -413,7 +414,7 @@ def test_many_empty_arrays_take_linear_time():
 
     def read(made):
         n, data = made
-        found = list(formats.get("gguf").decode(memoryview(data), tb.Limits(), False, {}))
+        found = list(formats.get("gguf").decode(memoryview(data), errors.Limits(), False, {}))
         assert found[0].meta["k"] == "[" + ",".join(["[]"] * n) + "]"
 
     check_linear(make, read, 5_000)
@@ -437,7 +438,7 @@ def golden():
 def outcome(data, **options):
     try:
         return tb.loads(data, "gguf", to="tensor", **options)
-    except (tb.CorruptError, tb.LimitError, tb.UnsupportedError) as error:
+    except (CorruptError, LimitError, UnsupportedError) as error:
         return error
 
 
@@ -446,7 +447,7 @@ def test_every_truncation(arrays):
     data = golden()
     assert list(outcome(data)) == ["a", "q"]
     for end in range(len(data)):
-        assert isinstance(outcome(data[:end], arrays=arrays), tb.CorruptError)
+        assert isinstance(outcome(data[:end], arrays=arrays), CorruptError)
 
 
 @pytest.mark.parametrize("arrays", [False, True])
@@ -496,7 +497,7 @@ print(json.dumps(out))
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory in use is read from /proc")
 def test_claims_without_the_memory_for_them():
     pytest.importorskip("resource")  # POSIX only
-    cases = {name: case for name, (case, error, _) in BAD.items() if error is tb.CorruptError and case[:4] == b"GGUF"}
+    cases = {name: case for name, (case, error, _) in BAD.items() if error is CorruptError and case[:4] == b"GGUF"}
     given = json.dumps({name: data.hex() for name, data in cases.items()})
     run = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr

@@ -79,9 +79,9 @@ def test_much_text(monkeypatch):
     for x in (words, np.char.encode(words)):
         assert same(tb.loads(tb.dumps(x, "npy")), x)
         assert same(tb.loads(saved(np.asfortranarray(x.reshape(9, -1)))), x.reshape(9, -1))
-    with pytest.raises(tb.LimitError, match="max_bytes"):
-        tb.loads(saved(np.zeros(1000, "S1")), limits=tb.Limits(max_bytes=6000))
-    assert tb.loads(saved(np.zeros(1000, "S8")), limits=tb.Limits(max_bytes=0)).shape == (1000,)
+    with pytest.raises(tb.errors.LimitError, match="max_bytes"):
+        tb.loads(saved(np.zeros(1000, "S1")), limits=tb.errors.Limits(max_bytes=6000))
+    assert tb.loads(saved(np.zeros(1000, "S8")), limits=tb.errors.Limits(max_bytes=0)).shape == (1000,)
 
 
 def test_the_growing_axis_has_its_room():
@@ -203,7 +203,7 @@ def test_python_values_come_back(x, format):
     "x", [{"a": np.ones(2)}, [np.ones(2), np.ones(3)], {"a": {"b": 1}}], ids=["dict", "list", "nested"]
 )
 def test_a_structure_is_for_npz(x):
-    with pytest.raises(tb.LossError, match="npz") as caught:
+    with pytest.raises(tb.errors.LossError, match="npz") as caught:
         tb.dumps(x, "npy")
     assert caught.value.feature == "structure"
 
@@ -214,12 +214,12 @@ def test_a_note_that_numpy_would_not_read_is_refused(tmp_path):
         raw = tb.dumps(x, "npy", meta={"k": "v" * size})
         assert np.load(io.BytesIO(raw)).tolist() == [0, 1, 2]
     for size in (9990, 70_000):
-        with pytest.raises(tb.LossError, match=r"allow=\{'meta'\}") as caught:
+        with pytest.raises(tb.errors.LossError, match=r"allow=\{'meta'\}") as caught:
             tb.save(x, tmp_path / "x.npy", meta={"k": "v" * size})
         assert caught.value.feature == "meta"
         assert tb.loads(tb.dumps(x, "npy", meta={"k": "v" * size}, name="n", allow="meta"), to="tensor").name == "n"
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(tb.LossError) as caught:
+    with pytest.raises(tb.errors.LossError) as caught:
         tb.dumps(x, "npy", name="n" * 20_000, allow="meta")
     assert caught.value.feature == "name"
 
@@ -255,7 +255,9 @@ def test_foreign_arrays_in_any_order(dtype, order, tmp_path):
             if x.ndim and x.shape[0]:
                 assert same(entry[-1:], x[-1:])
                 assert same(entry[..., ::2], np.ascontiguousarray(x[..., ::2]))
-                assert same(np.asarray(entry[0]), np.asarray(x[0], x.dtype))
+                item = entry[0]  # one string is what NumPy gives: text, not an array
+                assert same(np.asarray(item, x.dtype), np.asarray(x[0], x.dtype))
+                assert dtype[0] not in "US" or type(item) is type(x[0])
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
@@ -294,19 +296,19 @@ def test_spellings_that_numpy_reads(text):
 def test_void_arrays_want_their_dtype_told(name):
     x = np.frombuffer(bits.content(name, (2, 3)), dtypes.to_numpy(name)).reshape(2, 3)
     data = saved(x)
-    with pytest.raises(tb.UnsupportedError, match="dtype="):
+    with pytest.raises(tb.errors.UnsupportedError, match="dtype="):
         tb.loads(data)
     for told in (name, x.dtype):
         assert same(tb.loads(data, dtype=told), x)
-    with pytest.raises(tb.UsageError, match="float64"):
+    with pytest.raises(tb.errors.UsageError, match="float64"):
         tb.loads(data, dtype="float64")
 
 
 def test_the_option_dtype_is_checked():
-    with pytest.raises(tb.UsageError, match="nonsense"):
+    with pytest.raises(tb.errors.UsageError, match="nonsense"):
         tb.loads(saved(np.zeros(2, "V2")), dtype="nonsense")
     assert tb.loads(saved(np.arange(3)), dtype="bfloat16").dtype == np.int64  # for void arrays alone
-    with pytest.raises(tb.UsageError, match="no option"):
+    with pytest.raises(tb.errors.UsageError, match="no option"):
         tb.dumps(np.arange(3), "npy", dtype="bfloat16")
 
 
@@ -328,7 +330,7 @@ class Bomb:
     ids=["object", "structured", "structured object", "longdouble", "clongdouble", "void"],
 )
 def test_what_has_no_portable_form_is_refused_by_name(x, words):
-    with pytest.raises(tb.UnsupportedError, match=words):
+    with pytest.raises(tb.errors.UnsupportedError, match=words):
         tb.loads(saved(x))
 
 
@@ -361,7 +363,7 @@ def test_values_of_several_arrays_one_after_another():
 @pytest.mark.parametrize("tail", [b"\0", b"\n", b"\x93NUMP", b"PK\3\4" + bytes(50)])
 def test_bytes_after_the_last_array_are_noticed(tail):
     data = saved(np.arange(3))
-    with pytest.raises(tb.CorruptError) as caught:
+    with pytest.raises(tb.errors.CorruptError) as caught:
         tb.loads(data + tail, "npy")
     assert len(data) <= caught.value.at <= len(data + tail)
 
@@ -369,11 +371,11 @@ def test_bytes_after_the_last_array_are_noticed(tail):
 def test_a_value_without_its_further_arrays():
     raw = tb.dumps(VALUES["ragged"], "npy")
     second = raw.index(b"\x93NUMPY", 1)
-    with pytest.raises(tb.CorruptError, match="ends before"):
+    with pytest.raises(tb.errors.CorruptError, match="ends before"):
         tb.loads(raw[:second])
-    with pytest.raises(tb.CorruptError, match="part of nothing"):
+    with pytest.raises(tb.errors.CorruptError, match="part of nothing"):
         tb.loads(raw[second:])
-    with pytest.raises(tb.CorruptError, match="not its own"):
+    with pytest.raises(tb.errors.CorruptError, match="not its own"):
         tb.loads(raw[:second] + saved(np.array([0, 1, 3], np.int32)))
 
 
@@ -404,16 +406,16 @@ def test_slices_look_at_nothing_else(tmp_path):
         with tb.open(path) as file:
             (entry,) = file.entries()
             assert not entry[:, :3].any()
-            with pytest.raises(tb.CorruptError, match="no bool"):
+            with pytest.raises(tb.errors.CorruptError, match="no bool"):
                 entry.load()
-        with pytest.raises(tb.CorruptError, match="no bool"):
+        with pytest.raises(tb.errors.CorruptError, match="no bool"):
             tb.load(path)
 
 
 def test_sub_byte_values_are_looked_at():
     raw = bytearray(tb.dumps(np.zeros(5, ml_dtypes.int4), "npy"))
     raw[-1] = 0x80
-    with pytest.raises(tb.CorruptError, match="int4"):
+    with pytest.raises(tb.errors.CorruptError, match="int4"):
         tb.loads(raw)
 
 
@@ -655,7 +657,7 @@ def test_rows_of_the_same_shape_make_a_dense_array():
         Ragged(flat, (halves,), np.array([[2, 3], [3, 2]])),
         Ragged(flat, (np.array([0, 1, 3]), thirds)),
     ):
-        for kind in (ValueError, tb.UnsupportedError):
+        for kind in (ValueError, tb.errors.UnsupportedError):
             with pytest.raises(kind, match="rows of different shapes"):
                 np.asarray(uneven)
 
@@ -670,5 +672,5 @@ def test_what_a_ragged_value_shows():
 
 
 def test_a_mask_is_not_dropped():
-    with pytest.raises(tb.UnsupportedError, match=r"a mask, which np\.asarray\(x\) would drop"):
+    with pytest.raises(tb.errors.UnsupportedError, match=r"a mask, which np\.asarray\(x\) would drop"):
         tb.dumps(np.ma.masked_array([1, 2], [0, 1]), "npy")

@@ -28,14 +28,14 @@ def test_an_array_of_objects_hides_nothing_else(save, tmp_path, monkeypatch):
     assert "not read" in str(tb.inspect("x.npz"))
     with tb.open("x.npz") as file:
         assert file["b"].load().tolist() == [1, 1]
-        with pytest.raises(tb.UnsupportedError, match=r"odd\.npy.*pickle"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"odd\.npy.*pickle"):
             file["odd"].load()
     for mmap in (False, True):
-        with pytest.raises(tb.UnsupportedError, match=r"odd\.npy.*objects='skip'"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"odd\.npy.*objects='skip'"):
             tb.load("x.npz", mmap=mmap)
         got = tb.load("x.npz", mmap=mmap, objects="skip")
         assert {name: array.tolist() for name, array in got.items()} == {"a": [0, 1, 2], "b": [1, 1]}
-    with pytest.raises(tb.LossError, match="odd: left out: object") as caught:
+    with pytest.raises(tb.errors.LossError, match="odd: left out: object") as caught:
         tb.convert("x.npz", "y.tb")
     assert caught.value.feature == "objects"
     report = tb.convert("x.npz", "y.tb", allow="objects", verify=True)
@@ -46,15 +46,15 @@ def test_an_array_of_objects_hides_nothing_else(save, tmp_path, monkeypatch):
 def test_nothing_but_objects():
     file = io.BytesIO()
     np.savez(file, odd=np.array([None], object))
-    with pytest.raises(tb.UnsupportedError, match="pickle"):
+    with pytest.raises(tb.errors.UnsupportedError, match="pickle"):
         tb.loads(file.getvalue())
     assert tb.loads(file.getvalue(), objects="skip") == {}
-    with pytest.raises(tb.UsageError, match="'skip'"):
+    with pytest.raises(tb.errors.UsageError, match="'skip'"):
         tb.loads(file.getvalue(), objects=True)
 
 
 def test_one_array_of_objects_stays_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.array([{}], object))
     for read in (tb.load, lambda path: tb.open(path).entries(), tb.inspect):
-        with pytest.raises(tb.UnsupportedError, match="pickle"):
+        with pytest.raises(tb.errors.UnsupportedError, match="pickle"):
             read(tmp_path / "x.npy")

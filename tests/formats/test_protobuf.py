@@ -188,7 +188,7 @@ def test_the_same_input_gives_the_same_bytes():
 
 @pytest.mark.parametrize("x", [{"a": np.ones(2)}, {"a": 1, "b": 2}, [np.ones(2), "x"]], ids=str)
 def test_structures_are_refused(x, tmp_path):
-    with pytest.raises(tb.LossError, match="pass format='delimited' for a message for each") as caught:
+    with pytest.raises(tb.errors.LossError, match="pass format='delimited' for a message for each") as caught:
         tb.save(x, tmp_path / "x.binpb")
     assert caught.value.feature == "structure"
     assert not list(tmp_path.iterdir())
@@ -197,7 +197,7 @@ def test_structures_are_refused(x, tmp_path):
 @pytest.mark.parametrize("suffix", ["binpb", "pbs"])
 def test_two_gibibytes_are_refused_before_a_byte_is_written(suffix, tmp_path):
     x = np.zeros(1 << 31, np.uint8)  # no page of it is ever touched
-    with pytest.raises(tb.LossError, match="2 GiB; pass format='tb'") as caught:
+    with pytest.raises(tb.errors.LossError, match="2 GiB; pass format='tb'") as caught:
         tb.save(x if suffix == "binpb" else {"small": 1, "large": x}, tmp_path / f"x.{suffix}")
     assert caught.value.feature == "size"
     assert suffix == "binpb" or "'large'" in str(caught.value)
@@ -211,7 +211,7 @@ def test_two_gibibytes_are_refused_before_a_byte_is_written(suffix, tmp_path):
 def test_a_part_of_an_object_is_no_object():
     raw = tensor(INT64, (), field(4, bytes(8)), field(1000, "a"), place(1, 3))
     for format in ("protobuf", None):
-        with pytest.raises(tb.CorruptError, match="part 1 of the 3 parts"):
+        with pytest.raises(tb.errors.CorruptError, match="part 1 of the 3 parts"):
             tb.loads(raw.replace(field(4, bytes(8)), b"") + field(4, bytes(8)), format)
 
 
@@ -265,10 +265,10 @@ def test_content_is_looked_at_when_it_is_loaded(name, tmp_path):
     (tmp_path / "x.binpb").write_bytes(raw)
     file = tb.open(tmp_path / "x.binpb")
     assert file["x"].shape == (4,)
-    with pytest.raises(tb.CorruptError, match=f"is no {name}") as caught:
+    with pytest.raises(tb.errors.CorruptError, match=f"is no {name}") as caught:
         file["x"].load()
     assert caught.value.at == len(raw) - 1
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.load(tmp_path / "x.binpb")
 
 
@@ -295,7 +295,7 @@ def test_opening_reads_neither_splits_nor_indices(tmp_path):
         (tmp_path / "x.binpb").write_bytes(raw)
         entry = tb.open(tmp_path / "x.binpb").entries()[0]
         assert (entry.kind, entry.shape) == (kind, shape)
-        with pytest.raises(tb.CorruptError, match="parts that don't fit"):
+        with pytest.raises(tb.errors.CorruptError, match="parts that don't fit"):
             entry.load()
 
 
@@ -318,9 +318,9 @@ MISFITS = {
 @pytest.mark.parametrize("case", MISFITS)
 def test_parts_that_fit_nothing_are_refused_when_the_file_is_opened(case, tmp_path):
     (tmp_path / "x.binpb").write_bytes(MISFITS[case])
-    with pytest.raises(tb.CorruptError, match="don't fit"):
+    with pytest.raises(tb.errors.CorruptError, match="don't fit"):
         tb.open(tmp_path / "x.binpb").entries()
-    with pytest.raises(tb.CorruptError, match="don't fit"):
+    with pytest.raises(tb.errors.CorruptError, match="don't fit"):
         tb.load(tmp_path / "x.binpb")
 
 
@@ -369,5 +369,5 @@ def test_a_record_of_a_file_is_a_message():
     assert parse(raw).header_crc
     assert tb.loads(raw, "protobuf").tobytes() == x.tobytes()
     at = raw.index(b"n")
-    with pytest.raises(tb.CorruptError, match="checksum of the record's header"):
+    with pytest.raises(tb.errors.CorruptError, match="checksum of the record's header"):
         tb.loads(raw[:at] + b"m" + raw[at + 1 :], "protobuf")

@@ -23,7 +23,7 @@ def test_the_original_dtype_comes_back(spec):
     back = tb.loads(data)
     assert back.dtype == X.dtype
     assert back.tobytes() == bytes(done.dequantize().data)
-    assert np.abs(X.astype(np.float64) - back).max() <= done.report.max_error
+    assert np.abs(X.astype(np.float64) - back).max() <= done.cost.max_error
     assert len(data) < X.nbytes * 0.8
     assert tb.dumps(X, quantize=spec) == data
 

@@ -14,11 +14,12 @@ import safetensors.torch
 import torch
 
 import tensorbytes as tb
-from tensorbytes import dtypes, storage, testing
+from tensorbytes import dtypes, testing
 from tensorbytes.errors import CorruptError, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import _packed
 from tensorbytes.formats import safetensors as ours
 from tensorbytes.formats._safetensors import header
+from tensorbytes.io import storage
 from tensorbytes.testing import case as contract
 from tests.support.safetensors_cases import BOTH, entry, file
 
@@ -464,9 +465,9 @@ def test_a_file_that_shrinks_while_two_threads_read_it(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_LARGE_READ", 10_000)
     path = tmp_path / "x"
     path.write_bytes(bytes(100_000))
-    prepare = storage.aligned
+    prepare = storage.aligned_memory
     monkeypatch.setattr(
-        storage, "aligned", lambda size, phase: (path.write_bytes(bytes(60_000)), prepare(size, phase))[1]
+        storage, "aligned_memory", lambda size, phase: (path.write_bytes(bytes(60_000)), prepare(size, phase))[1]
     )
     with pytest.raises(CorruptError, match="shorter"):
         storage.read(path)

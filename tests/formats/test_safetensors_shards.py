@@ -11,10 +11,9 @@ import safetensors.numpy
 import torch
 
 import tensorbytes as tb
-from tensorbytes import storage
 from tensorbytes.errors import CorruptError, LimitError, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats._safetensors import shards
-from tensorbytes.io import publish
+from tensorbytes.io import publish, storage
 from tensorbytes.io.hidden import is_hidden
 
 MODEL = {f"layer.{i}.weight": np.full((10, 10), i, np.float32) for i in range(7)}

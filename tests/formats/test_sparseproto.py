@@ -185,5 +185,5 @@ def test_other_values_are_refused():
 
 
 def test_the_strings_of_something_else_are_refused_in_words():
-    with pytest.raises(tb.UsageError, match=r"expected a tensorbytes\.Sparse, got ndarray"):
+    with pytest.raises(tb.errors.UsageError, match=r"expected a tensorbytes\.Sparse, got ndarray"):
         sparseproto.triple(np.zeros(3))

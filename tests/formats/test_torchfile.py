@@ -62,7 +62,7 @@ def test_every_tensor_that_torch_saves_is_read_as_torch_reads_it(dtype, old):
             continue  # torch can't save it
         try:
             got = tb.loads(data, to="torch")
-        except (tb.UnsupportedError, tb.CorruptError):
+        except (tb.errors.UnsupportedError, tb.errors.CorruptError):
             assert testing.refusal(case.id), f"{case.id} is refused"
             continue
         read += 1
@@ -190,14 +190,14 @@ def test_checksums_are_checked(tmp_path):
     data[data.index((103).to_bytes(8, "little"))] ^= 1
     path = tmp_path / "x.pt"
     path.write_bytes(data)
-    with pytest.raises(tb.CorruptError, match="checksum"):
+    with pytest.raises(tb.errors.CorruptError, match="checksum"):
         tb.loads(bytes(data))
-    with pytest.raises(tb.CorruptError, match="checksum"):
+    with pytest.raises(tb.errors.CorruptError, match="checksum"):
         tb.load(path)
     with tb.open(path) as file:
         assert file["a"].load().tolist() == [0, 1, 2, 3, 4]
         assert file["b"][0] == 100  # a slice checks nothing
-        with pytest.raises(tb.CorruptError, match="checksum"):
+        with pytest.raises(tb.errors.CorruptError, match="checksum"):
             file["b"].load()
 
 
@@ -209,7 +209,7 @@ def test_large_files_are_read_in_pieces(tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 1
     path.write_bytes(data)
-    with pytest.raises(tb.CorruptError, match=r"x\.pt.*checksum"):
+    with pytest.raises(tb.errors.CorruptError, match=r"x\.pt.*checksum"):
         tb.load(path)
 
 
@@ -263,10 +263,10 @@ def test_recognised_by_content(tmp_path):
 
 def test_programs_are_refused_by_their_kind(tmp_path):
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
-    with pytest.raises(tb.UnsupportedError, match="TorchScript"):
+    with pytest.raises(tb.errors.UnsupportedError, match="TorchScript"):
         tb.load(tmp_path / "script.pt")
     exported = archive(whole(b"N"), archive_format=b"pt2", prefix="x/")
-    with pytest.raises(tb.UnsupportedError, match=r"torch\.export"):
+    with pytest.raises(tb.errors.UnsupportedError, match=r"torch\.export"):
         tb.loads(exported, "torchfile")
 
 
@@ -274,7 +274,7 @@ def test_the_oldest_format_is_refused():
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         tar.addfile(tarfile.TarInfo("storages"))
-    with pytest.raises(tb.UnsupportedError, match="tar archive"):
+    with pytest.raises(tb.errors.UnsupportedError, match="tar archive"):
         tb.loads(file.getvalue(), "torchfile")
 
 
@@ -299,18 +299,18 @@ REFUSED = {
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_refused_by_name(case, protocol):
     x, words = REFUSED[case]
-    with pytest.raises(tb.UnsupportedError, match=words):
+    with pytest.raises(tb.errors.UnsupportedError, match=words):
         tb.loads(saved(x, pickle_protocol=protocol))
 
 
 def test_attributes_of_tensors_are_not_lost_in_silence():
     x = torch.ones(2)
     x.scale = 3
-    with pytest.raises(tb.UnsupportedError, match="attribute 'scale'"):
+    with pytest.raises(tb.errors.UnsupportedError, match="attribute 'scale'"):
         tb.loads(saved(x))
     parameter = torch.nn.Parameter(torch.ones(2))
     parameter.sharded = True
-    with pytest.raises(tb.UnsupportedError, match="attribute 'sharded'"):
+    with pytest.raises(tb.errors.UnsupportedError, match="attribute 'sharded'"):
         tb.loads(saved([parameter]))
 
 

@@ -70,10 +70,10 @@ def test_an_object_hides_nothing_else(case, way, tmp_path):
         assert file["w"].load().tolist() == [0, 1, 2]
         assert file[case].kind == "object"
         for read in (file[case].load, lambda: file[case][:1], lambda: np.asarray(file[case])):
-            with pytest.raises(tb.UnsupportedError, match=f"at '{case}'"):
+            with pytest.raises(tb.errors.UnsupportedError, match=f"at '{case}'"):
                 read()
     for mmap in (False, True):
-        with pytest.raises(tb.UnsupportedError, match=rf"at '{case}'.*objects='skip'"):
+        with pytest.raises(tb.errors.UnsupportedError, match=rf"at '{case}'.*objects='skip'"):
             tb.load(tmp_path / "x.pt", mmap=mmap)
         got = tb.load(tmp_path / "x.pt", mmap=mmap, objects="skip")
         assert got.pop("w").tolist() == [0, 1, 2]
@@ -82,7 +82,7 @@ def test_an_object_hides_nothing_else(case, way, tmp_path):
 
 
 def test_the_refusal_counts_and_names_the_first():
-    with pytest.raises(tb.UnsupportedError) as caught:
+    with pytest.raises(tb.errors.UnsupportedError) as caught:
         tb.loads(saved({"w": torch.ones(1), "a": argparse.Namespace(), "b": [{1}, {2}]}))
     words = str(caught.value)
     assert "'argparse.Namespace' at 'a', and 2 more objects: " in words
@@ -94,12 +94,12 @@ def test_the_refusal_counts_and_names_the_first():
 def test_nothing_but_an_object_is_refused_in_any_case():
     data = saved(torch.nn.Linear(1, 1))
     for options in ({}, {"objects": "skip"}):
-        with pytest.raises(tb.UnsupportedError, match=r"torch\.nn\.modules\.linear\.Linear.*state_dict"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"torch\.nn\.modules\.linear\.Linear.*state_dict"):
             tb.loads(data, **options)
 
 
 def test_the_option_is_checked():
-    with pytest.raises(tb.UsageError, match="'skip'"):
+    with pytest.raises(tb.errors.UsageError, match="'skip'"):
         tb.loads(saved([1]), objects="drop")
     assert tb.loads(saved([1]), objects="refuse") == [1]
 
@@ -177,7 +177,7 @@ def checkpoint(path):
 def test_converting_leaves_them_out_when_told(suffix, tmp_path):
     state = checkpoint(tmp_path / "x.pt")
     target = tmp_path / f"y.{suffix}"
-    with pytest.raises(tb.LossError, match=r"args.*argparse\.Namespace") as caught:
+    with pytest.raises(tb.errors.LossError, match=r"args.*argparse\.Namespace") as caught:
         tb.convert(tmp_path / "x.pt", target)
     assert (caught.value.feature, len(caught.value.losses)) == ("objects", 3)
     assert not target.exists()
@@ -204,7 +204,7 @@ def test_versions_of_modules_are_no_loss(tmp_path):
     assert np.load(tmp_path / "weight.npy").tolist() == state["weight"].tolist()
     assert tb.convert(tmp_path / "x.pt", tmp_path / "w.bin", "raw", names=["weight"]).lossless
     assert "_metadata" not in str(tb.inspect(tmp_path / "x.pt"))
-    assert "torch._metadata" in tb.inspect(tmp_path / "x.pt").as_dict()["origin"]
+    assert "torch._metadata" in tb.inspect(tmp_path / "x.pt").to_dict()["origin"]
     tb.convert(tmp_path / "x.pt", tmp_path / "y.pt")
     assert torch.load(tmp_path / "y.pt", weights_only=True)._metadata == state._metadata
 
@@ -245,7 +245,7 @@ def test_nothing_runs_whoever_reads(protocol, tmp_path, monkeypatch):
     assert tb.load("x.pt", objects="skip") == {"w": 1.5, "eval": [None]}
     str(tb.inspect("x.pt"))
     tb.convert("x.pt", "y.tb", allow="objects")
-    with pytest.raises(tb.UnsupportedError):
+    with pytest.raises(tb.errors.UnsupportedError):
         tb.load("x.pt")
     assert sorted(os.listdir()) == ["x.pt", "y.tb"]
 
@@ -254,7 +254,7 @@ def test_names_that_would_steer_a_terminal(tmp_path):
     body = b"}(" + text("a") + name("m\x1b[31m", "C\r\x07") + b")R" + text("w") + tensor() + b"u"
     (tmp_path / "x.pt").write_bytes(archive(whole(body)))
     told = str(tb.inspect(tmp_path / "x.pt")) + tb.open(tmp_path / "x.pt")["a"].dtype
-    with pytest.raises(tb.UnsupportedError) as caught:
+    with pytest.raises(tb.errors.UnsupportedError) as caught:
         tb.load(tmp_path / "x.pt")
     assert (told + str(caught.value)).replace("\n", "").isprintable()
     assert r"m\x1b[31m.C" in told
@@ -263,7 +263,7 @@ def test_names_that_would_steer_a_terminal(tmp_path):
 @pytest.mark.parametrize("size", [255, 256, 300, 1 << 20])
 def test_huge_names(size):
     for spelled in (name("m" * size, "C"), text("m") + text("C" * size) + b"\x93"):
-        with pytest.raises((tb.CorruptError, tb.UnsupportedError)) as caught:
+        with pytest.raises((tb.errors.CorruptError, tb.errors.UnsupportedError)) as caught:
             tb.loads(archive(whole(b"]" + spelled + b"a")))
         assert len(str(caught.value)) < 1000
 
@@ -286,7 +286,7 @@ MUCH = {
 @pytest.mark.parametrize("case", MUCH)
 def test_little_does_not_become_much(case):
     for options in ({}, {"objects": "skip"}):
-        with pytest.raises(tb.LimitError):
+        with pytest.raises(tb.errors.LimitError):
             tb.loads(archive(whole(MUCH[case])), "torchfile", **options)
 
 
@@ -294,7 +294,7 @@ def test_text_that_is_recalled_is_encoded_once():
     """A megabyte, twenty thousand times."""
     call = name("_codecs", "encode") + b"q\x00" + text("x" * (1 << 20)) + b"q\x01" + text("latin1") + b"\x86q\x02"
     body = b"](" + call + b"R" + b"h\x00h\x02R" * 20_000 + b"e"
-    with pytest.raises(tb.LimitError):
+    with pytest.raises(tb.errors.LimitError):
         tb.loads(archive(whole(body)), "torchfile")
 
 
@@ -302,8 +302,8 @@ def test_pairs_that_are_recalled_are_counted():
     pairs = b"](" + b"".join(text(f"{n}") + b"N\x86" for n in range(20_000)) + b"e\x85q\x00"
     call = name("collections", "OrderedDict") + b"q\x01h\x00R"
     body = b"](" + pairs + call + b"h\x01h\x00R" * 20_000 + b"e"
-    with pytest.raises(tb.LimitError):
-        tb.loads(archive(whole(body)), "torchfile", limits=tb.Limits(max_bytes=1 << 26))
+    with pytest.raises(tb.errors.LimitError):
+        tb.loads(archive(whole(body)), "torchfile", limits=tb.errors.Limits(max_bytes=1 << 26))
 
 
 DTYPE = name("numpy", "dtype") + text("i8") + b"\x89\x88\x87R"
@@ -348,9 +348,9 @@ CORRUPT = {
 @pytest.mark.parametrize("case", CORRUPT)
 def test_corrupt_arrays(case):
     data = archive(whole(b"}" + text("a") + CORRUPT[case] + b"s"))
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.loads(data, "torchfile")
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.loads(data, "torchfile", objects="skip")
 
 
@@ -363,10 +363,10 @@ def test_every_flip_of_a_bit():
             good[at] ^= 1 << bit
             try:
                 outcomes.add(type(tb.loads(archive(bytes(good)), "torchfile", objects="skip")))
-            except (tb.CorruptError, tb.UnsupportedError, tb.LimitError) as error:
+            except (tb.errors.CorruptError, tb.errors.UnsupportedError, tb.errors.LimitError) as error:
                 outcomes.add(type(error))
             good[at] ^= 1 << bit
-    assert {tb.CorruptError, dict} < outcomes
+    assert {tb.errors.CorruptError, dict} < outcomes
 
 
 def test_sequences_of_dtypes_stay_what_they_are_when_written_again(tmp_path):

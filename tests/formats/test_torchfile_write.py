@@ -51,7 +51,7 @@ def test_torch_reads_every_tensor_of_its_own(dtype, tmp_path):
         x = case.build()
         try:
             tb.save(x, path, sync=False)
-        except (tb.UnsupportedError, tb.LossError):
+        except (tb.errors.UnsupportedError, tb.errors.LossError):
             assert testing.refusal(case.id)
             continue
         got = by_torch(path)
@@ -266,7 +266,7 @@ def test_gradients_that_torch_would_refuse_are_notes(tmp_path):
 
 
 def test_half_a_character_is_refused():
-    with pytest.raises(tb.UnsupportedError, match=r"surrogate|UTF-8"):
+    with pytest.raises(tb.errors.UnsupportedError, match=r"surrogate|UTF-8"):
         tb.dumps(np.ones(1), "torchfile", name="\ud800")
 
 
@@ -282,11 +282,11 @@ def test_nesting_up_to_the_limit(tmp_path):
 def test_nesting_beyond_the_limit_is_refused():
     x = tb.Tensor("int8", (1,), b"1")
     leaf = Leaf(x, (("list", 0),) * 65)
-    with pytest.raises(tb.UnsupportedError, match="deeper than 64"):
+    with pytest.raises(tb.errors.UnsupportedError, match="deeper than 64"):
         formats.get("torchfile").dumps(Document([leaf]), frozenset(), {})
 
 
 def test_a_module_is_no_tensor():
     for module in (torch.nn.Linear(2, 3), type("Own", (torch.nn.Module,), {})()):
-        with pytest.raises(tb.UnsupportedError, match=r"is a module; save model\.state_dict\(\)"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"is a module; save model\.state_dict\(\)"):
             tb.dumps(module, "torchfile")

@@ -83,7 +83,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_exporters_that_lie_or_fail_are_refused(what):
-    with pytest.raises(tb.TensorbytesError):
+    with pytest.raises(tb.errors.TensorbytesError):
         tb.dumps(REFUSED[what])
 
 
@@ -121,7 +121,7 @@ def closed():
     ids=["released", "closed", "strided", "backwards", "a number", "no buffer"],
 )
 def test_buffers_that_can_not_be_read(give, format):
-    with pytest.raises(tb.UsageError):
+    with pytest.raises(tb.errors.UsageError):
         tb.loads(give(), format)
 
 

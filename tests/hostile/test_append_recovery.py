@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import storage
 from tensorbytes._wire import frame_header, varint
+from tensorbytes.formats.tfrecord.write import tail
+from tensorbytes.io import storage
 from tensorbytes.io.streams import snappy
-from tensorbytes.records.write import tail
 from tests.support.appended_files import (
     CUT,
     GZIP,
@@ -92,7 +92,7 @@ def test_147_the_flip_that_emptied_a_stream(tmp_path, folder):
             writer.write(np.arange(number, number + 4))
     damaged = flipped(path.read_bytes(), 8 * 139)
     path.write_bytes(damaged)
-    with pytest.raises(tb.CorruptError, match="repair"):
+    with pytest.raises(tb.errors.CorruptError, match="repair"):
         tb.open(path, "a")
     assert path.read_bytes() == damaged
     assert [entry.name for entry in tmp_path.iterdir() if entry.is_file()] == ["x.tb"]
@@ -121,7 +121,7 @@ def test_147_many_headers_are_searched_once(tmp_path, monkeypatch):
         read_at(file, room, at)
 
     monkeypatch.setattr(storage, "read_at", counted)
-    with pytest.warns(tb.TornTailWarning):
+    with pytest.warns(tb.errors.TornTailWarning):
         tb.RecordWriter(path, mode="a", sidecar=False).close()
     assert size < taken[0] < 8 * size
 
@@ -172,7 +172,7 @@ def test_148_what_is_cut_off_is_kept_under_a_free_name(kind, tmp_path):
         torn = found.data[start : start + TORN_BYTES]
         path.write_bytes(found.data[:start] + torn)
         kept = tmp_path / f"{path.name}{CUT}{number}"
-        with pytest.warns(tb.TornTailWarning, match=kept.name):
+        with pytest.warns(tb.errors.TornTailWarning, match=kept.name):
             kind.write(path, [7], "a")
         assert kept.read_bytes() == torn
     assert precious.read_bytes() == b"of an earlier cut"
@@ -189,7 +189,7 @@ def test_148_what_is_cut_off_follows_no_planted_link(kind, tmp_path):
         os.symlink(victim, f"{path}{CUT}{number}")
     start, _ = found.spans[-1]
     path.write_bytes(found.data[: start + TORN_BYTES])
-    with pytest.warns(tb.TornTailWarning):
+    with pytest.warns(tb.errors.TornTailWarning):
         kind.write(path, [7], "a")
     assert victim.read_bytes() == b"precious"
     assert (home / f"{path.name}{CUT}3").read_bytes() == found.data[start : start + TORN_BYTES]
@@ -209,13 +209,13 @@ def test_148_where_nothing_can_be_kept_nothing_is_cut(kind, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, before[1]))
     try:
-        with pytest.raises((OSError, tb.TensorbytesError)):
+        with pytest.raises((OSError, tb.errors.TensorbytesError)):
             kind.open(path, "a")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.read_bytes() == torn
     assert left_behind(tmp_path, path) == []
-    with pytest.warns(tb.TornTailWarning, match=f"{path.name}{CUT}1"):
+    with pytest.warns(tb.errors.TornTailWarning, match=f"{path.name}{CUT}1"):
         kind.write(path, [3], "a")
     assert (tmp_path / f"{path.name}{CUT}1").read_bytes() == torn[good:]
 
@@ -246,7 +246,7 @@ def test_147_sound_records_a_long_way_after_the_damage(kind, gap, tmp_path):
         file.seek(gap, os.SEEK_CUR)  # a hole
         file.write(found.data)
     size = path.stat().st_size
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         kind.open(path, "a")
     assert path.stat().st_size == size
     assert not [entry.name for entry in tmp_path.iterdir() if CUT in entry.name]
@@ -571,7 +571,7 @@ def test_204_records_are_not_appended_to_a_native_file(compression, value, tmp_p
     for size in (len(data), len(data) - 1):
         path.write_bytes(data[:size])
         for options in ({}, {"schema": {"a": "int64"}}, {"sidecar": False}):
-            with pytest.raises(tb.UsageError, match=r"records of tensors .*tb\.open\(path, 'a'\) appends"):
+            with pytest.raises(tb.errors.UsageError, match=r"records of tensors .*tb\.open\(path, 'a'\) appends"):
                 tb.RecordWriter(path, mode="a", **options)
         assert path.read_bytes() == data[:size]
         assert [entry.name for entry in tmp_path.iterdir()] == ["m.tb"]
@@ -597,7 +597,7 @@ def test_149_other_formats_are_left_alone(folder):
         tb.save(value, path)
         before = path.read_bytes()
         for opened in (lambda path: tb.open(path, "a", "tb"), lambda path: tb.RecordWriter(path, mode="a")):
-            with pytest.raises(tb.TensorbytesError):
+            with pytest.raises(tb.errors.TensorbytesError):
                 opened(path)
         assert path.read_bytes() == before
 
@@ -610,7 +610,7 @@ def test_149_a_zlib_file_is_refused_whatever_its_end(tmp_path):
     data = path.read_bytes()
     for size in (len(data), len(data) - 1, len(data) // 2):
         path.write_bytes(data[:size])
-        with pytest.raises(tb.TensorbytesError):
+        with pytest.raises(tb.errors.TensorbytesError):
             tb.RecordWriter(path, mode="a")
         assert path.read_bytes() == data[:size]
 
@@ -696,7 +696,7 @@ def test_150_ctrl_c_at_any_line_of_an_append(kind, step, tmp_path):
         if writer is not None:
             try:
                 writer.close()
-            except tb.TensorbytesError:
+            except tb.errors.TensorbytesError:
                 writer.abort()
         del writer
         found = kind.read(path)
@@ -727,9 +727,9 @@ def test_150_a_failing_disk_in_the_middle_of_an_append(kind, tmp_path, monkeypat
         patch.setattr(os, "fsync", broken)
         with pytest.raises(OSError, match="Input/output"):
             writer.sync()
-    with pytest.raises(tb.TensorbytesError, match="closed"):
+    with pytest.raises(tb.errors.TensorbytesError, match="closed"):
         writer.flush()
-    with pytest.raises(tb.TensorbytesError, match=r"a call failed.*nput/output error"):
+    with pytest.raises(tb.errors.TensorbytesError, match=r"a call failed.*nput/output error"):
         writer.close()
     writer.close()  # said once
     assert kind.read(path)[:4] == [0, 1, 2, 3]

@@ -101,7 +101,7 @@ def test_archives_that_contradict_themselves(name, case, tmp_path):
     if "npz of NumPy" in name and case.startswith("84") and "size" in case and "header" in case:
         pytest.skip("NumPy writes zip64 sizes in the local header, where these fields say nothing")
     for way, outcome in readings(File(format_of(name), changed), tmp_path).items():
-        assert isinstance(outcome, tb.CorruptError | tb.UnsupportedError), f"{way}: {outcome!r}"
+        assert isinstance(outcome, tb.errors.CorruptError | tb.errors.UnsupportedError), f"{way}: {outcome!r}"
 
 
 @pytest.mark.parametrize("count", [3, 5000, 0xFFFE, 0xFFFF])
@@ -109,8 +109,8 @@ def test_archives_that_contradict_themselves(name, case, tmp_path):
 def test_195_a_count_that_the_directory_can_t_hold_is_damage_under_any_limit(name, count):
     raw = bytearray(ARCHIVES[name])
     struct.pack_into("<HH", raw, raw.rindex(END) + 8, count, count)
-    for limits in (tb.LIMITS, tb.Limits(max_bytes=1 << 20, max_tensors=100, max_objects=100)):
-        with pytest.raises(tb.CorruptError, match="directory ends inside an entry"):
+    for limits in (tb.errors.LIMITS, tb.errors.Limits(max_bytes=1 << 20, max_tensors=100, max_objects=100)):
+        with pytest.raises(tb.errors.CorruptError, match="directory ends inside an entry"):
             tb.loads(raw, "npz", limits=limits)
 
 
@@ -146,7 +146,7 @@ def test_88_extension_types_are_never_unpickled(name, format, tmp_path):
     trap = tmp_path / "trap"
     made = extended(name, pickle.dumps(Gadget(trap)), format)
     for way, outcome in readings(made, tmp_path).items():
-        assert isinstance(outcome, tb.CorruptError | tb.UnsupportedError), f"{way}: {outcome!r}"
+        assert isinstance(outcome, tb.errors.CorruptError | tb.errors.UnsupportedError), f"{way}: {outcome!r}"
         assert len(str(outcome)) < 3_000_000
     assert not trap.exists()
 
@@ -176,8 +176,8 @@ FIXED = {
 @pytest.mark.parametrize("case", FIXED)
 def test_88_what_known_extension_types_say_of_themselves(case, format, tmp_path):
     for way, outcome in readings(extended(b"arrow.fixed_shape_tensor", FIXED[case], format), tmp_path).items():
-        assert isinstance(outcome, tb.CorruptError), f"{way}: {outcome!r}"
-    with contextlib.suppress(tb.CorruptError):  # of the other type, some of this is no concern
+        assert isinstance(outcome, tb.errors.CorruptError), f"{way}: {outcome!r}"
+    with contextlib.suppress(tb.errors.CorruptError):  # of the other type, some of this is no concern
         tb.loads(extended(b"arrow.variable_shape_tensor", FIXED[case], format).raw)
 
 

@@ -1,7 +1,9 @@
 """Limits count what is built, not only the bytes that are read: claims, copies, cells and Python objects."""
 
+import gc
 import gzip
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import tensorbytes as tb
 from tensorbytes.budget import FREE_GROWTH, FREE_OBJECT_BYTES, Budget
 from tensorbytes.cli import main
 from tensorbytes.errors import LimitError, Limits, LossError, SchemaError
+from tensorbytes.formats.tfrecord.read import reader
 from tests.support.wire_bytes import field, framed, number, tensor
 
 SMALL = Limits(max_bytes=1 << 20)
@@ -221,7 +224,7 @@ def test_191_an_index_is_stored_as_it_is(tmp_path, compression, count):
         assert len(tb.open_records(path, limits=SMALL)) == 1
 
 
-@pytest.mark.filterwarnings("ignore::tensorbytes.records.DamageWarning")
+@pytest.mark.filterwarnings("ignore::tensorbytes.errors.DamageWarning")
 def test_192_every_damage_counts(tmp_path):
     bad = bytearray(framed(b"a"))
     bad[-1] ^= 1
@@ -231,6 +234,16 @@ def test_192_every_damage_counts(tmp_path):
         with pytest.raises(LimitError, match=r"20000\.tfrecord\.gz: all that is damaged: .*max_bytes"):
             read(many, limits=SMALL)
     assert len(tb.verify(many).damages) == 20_000
+
+
+def test_each_step_of_a_feature_list_counts(tmp_path):
+    """Two bytes of a file are an array of Python's, which takes fifty times as many."""
+    lists = field(1, field(1, "a") + field(2, field(1, b"") * 600_000))
+    path = put(tmp_path, framed(field(2, lists)), "x.tfrecord")
+    (row,) = tb.open_records(path)
+    assert len(row["a"]) == 600_000
+    with pytest.raises(LimitError, match="the steps of 'a': 600000 Python objects"):
+        list(tb.open_records(path, limits=SMALL))
 
 
 # ---- values that repeat ---------------------------------------------------------
@@ -255,6 +268,48 @@ def test_a_packed_value_that_is_too_long_is_found_where_it_stands():
     for before in (10, 65_530, 65_536, 100_000):
         packed = b"\1" * before + b"\xff" * 11 + b"\1"
         raw = tensor(9, (before + 1,), field(10, packed))
-        with pytest.raises(tb.CorruptError, match="longer than ten bytes") as caught:
+        with pytest.raises(tb.errors.CorruptError, match="longer than ten bytes") as caught:
             tb.loads(raw, "tensorproto")
         assert caught.value.at == len(raw) - 12
+
+
+# ---- blocks of records that are decoded at once ---------------------------------
+
+
+def _claiming_records(path, records, claimed):
+    """A float tensor of one stored value in each record, which claims many; as much else as makes several blocks."""
+    claim = number(1, 1) + field(2, field(2, number(1, claimed))) + field(5, np.float32(3).tobytes())
+    feature = {"a": field(1, field(1, claim)), "b": field(1, field(1, bytes(200_000)))}
+    one = field(1, b"".join(field(1, field(1, name) + field(2, value)) for name, value in feature.items()))
+    path.write_bytes(framed(one) * records)
+    return {"a": {"dtype": "float32", "shape": [claimed], "encoding": "tensorproto"}}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_blocks_that_take_much_memory_take_it_one_after_the_other(tmp_path, monkeypatch, threads):
+    schema = _claiming_records(tmp_path / "x.tfrecord", 40, 1 << 20)
+    given, alone = [], []
+
+    def decode_alone(*args):
+        gc.collect()
+        alone.append([columns() for columns in given if columns() is not None])
+        found = whole(*args)
+        given.append(weakref.ref(found[0]))
+        return found
+
+    whole = reader.decode_sound
+    monkeypatch.setattr(reader, "decode_sound", decode_alone)
+    limits = Limits(max_bytes=64 << 20)
+    records = tb.open_records(tmp_path / "x.tfrecord", schema=schema, columns=["a"], threads=threads, limits=limits)
+    assert [(row["a"][0], len(row["a"])) for row in records] == [(3.0, 1 << 20)] * 40
+    assert len(alone) >= 3
+    assert not any(alone)
+
+
+def test_a_batch_and_the_block_that_comes_to_it_share_one_limit(tmp_path):
+    schema = _claiming_records(tmp_path / "x.tfrecord", 60, 1 << 20)
+    limits = Limits(max_bytes=160 << 20)
+    records = tb.open_records(tmp_path / "x.tfrecord", schema=schema, columns=["a"], limits=limits)
+    assert [batch["a"].shape for batch in records.batches(5)] == [(5, 1 << 20)] * 12
+    with pytest.raises(LimitError, match=r"a batch of 60 records would take .* limit of 167772160, of which"):
+        list(records.batches(60))

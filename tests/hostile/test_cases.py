@@ -178,7 +178,7 @@ def test_limits_in_a_stream_tell_the_record():
 
 def test_limits_count_for_each_object_of_a_stream():
     claim = tensor(4, (1 << 11,), number(7, 1))
-    limits = tb.Limits(max_bytes=1 << 13)  # a tensor takes more than two kilobytes by itself
+    limits = tb.errors.Limits(max_bytes=1 << 13)  # a tensor takes more than two kilobytes by itself
     assert len(list(tb.open(NotSeekable(framed(*[claim] * 5)), limits=limits))) == 5
     parts = [claim + key_step(str(i)) + place(i, 5) for i in range(5)]
     with pytest.raises(errors.LimitError):

@@ -229,8 +229,8 @@ CLAIMS = {
 
 def mapped(raw):
     """As load(mmap=True) does, without a file."""
-    found = tb.formats.get("tb").decode(memoryview(raw), tb.Limits(), True, {})
-    return [leaf.whole for document in found for leaf in document.leaves]
+    found = tb.formats.get("tb").decode(memoryview(raw), tb.errors.Limits(), True, {})
+    return [leaf.read() for document in found for leaf in document.leaves]
 
 
 @pytest.mark.parametrize("read", [whole, lazy, piped, mapped])
@@ -298,7 +298,7 @@ def test_many_claims_count_together(way, read):
     chosen = tb.formats.get("tb")
 
     def attempt(limit):
-        return list(chosen.decode(memoryview(raw), tb.Limits(max_bytes=limit), read == "lazy", {}))
+        return list(chosen.decode(memoryview(raw), tb.errors.Limits(max_bytes=limit), read == "lazy", {}))
 
     if way == "parts":
         with pytest.raises(errors.CorruptError, match="don't fit"):
@@ -309,7 +309,7 @@ def test_many_claims_count_together(way, read):
         with pytest.raises(errors.LimitError):
             attempt(1 << 24)
     with pytest.raises(errors.LimitError):
-        [document.leaves[0].whole for document in attempt(1 << 21)]
+        [document.leaves[0].read() for document in attempt(1 << 21)]
 
 
 # ---- damage -----------------------------------------------------------------

@@ -115,7 +115,7 @@ def parquet_zstd(frame):
 
 def outcome(raw, format):
     try:
-        return tb.loads(raw, format, limits=tb.Limits(max_bytes=1 << 22))["x"]
+        return tb.loads(raw, format, limits=tb.errors.Limits(max_bytes=1 << 22))["x"]
     except (CorruptError, LimitError) as error:
         return error
 
@@ -164,14 +164,14 @@ def test_93_94_a_page_does_not_unfold_beyond_the_limit(codec):
     pq.write_table(pa.table({"x": np.zeros(1 << 23, np.uint8)}), sink, compression=codec, use_dictionary=False)
     assert len(sink.getvalue()) < 1 << 22
     with pytest.raises(LimitError):
-        tb.loads(sink.getvalue(), limits=tb.Limits(max_bytes=1 << 20))
+        tb.loads(sink.getvalue(), limits=tb.errors.Limits(max_bytes=1 << 20))
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_93_94_a_column_does_not_unfold_beyond_the_limit(codec):
     raw = tb.dumps({"x": np.zeros(1 << 23, np.uint8)}, "arrow", compression=codec)
     with pytest.raises(LimitError):
-        tb.loads(raw, limits=tb.Limits(max_bytes=1 << 20))
+        tb.loads(raw, limits=tb.errors.Limits(max_bytes=1 << 20))
     assert not tb.loads(raw)["x"].any()  # zeros are legitimate: the limit is of bytes, never of a ratio
 
 
@@ -215,7 +215,7 @@ def test_streams_that_are_not_what_they_say(case, tmp_path):
     (tmp_path / "x.tfrecord").write_bytes(raw)
     with pytest.raises((CorruptError, LimitError)):
         list(tb.open_records(tmp_path / "x.tfrecord", compression=name))
-    with pytest.raises((tb.TensorbytesError, EOFError)):
+    with pytest.raises((tb.errors.TensorbytesError, EOFError)):
         list(tb.open_records(tmp_path / "x.tfrecord"))
 
 
@@ -246,7 +246,7 @@ def test_98_an_archive_in_an_archive_is_no_array(tmp_path):
     inner = zipped(("x.npy", saved(np.arange(3))))
     for name in ("inner.npz", "inner.npy"):
         made = zipped(("a.npy", saved(np.arange(2))), (name, inner))
-        with pytest.raises((tb.UnsupportedError, CorruptError), match="inner"):
+        with pytest.raises((tb.errors.UnsupportedError, CorruptError), match="inner"):
             tb.loads(made, "npz")
 
 
@@ -263,7 +263,7 @@ def test_93_94_zeros_are_legitimate_and_bounded(codec, tmp_path):
 
     raw = tb.dumps({"x": np.zeros(1 << 20)}, compression=codec)
     assert len(raw) < 1 << 20
-    for way, found in readings(File("tb", raw), tmp_path, tb.Limits(max_bytes=1 << 20)).items():
+    for way, found in readings(File("tb", raw), tmp_path, tb.errors.Limits(max_bytes=1 << 20)).items():
         if way in ("mapped", "inspect", "stats"):
             continue  # what is not read, or read a chunk at a time, claims nothing
         assert isinstance(found, LimitError), f"{way}: {found!r}"

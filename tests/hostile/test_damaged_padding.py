@@ -63,7 +63,7 @@ def object_ends(raw):
     ends, at = {0}, 0
     for payload in records(raw):
         at += len(payload) + 16
-        message = tb.formats.get("tb").decode(memoryview(raw[:at]), tb.Limits(), False, {})
+        message = tb.formats.get("tb").decode(memoryview(raw[:at]), tb.errors.Limits(), False, {})
         try:
             list(message)
         except errors.CorruptError:

@@ -376,7 +376,7 @@ def test_224_a_failure_leaves_the_object_that_was_at_a_url(bucket, tmp_path):
     damaged = bytearray(tb.dumps([{"x": np.arange(1000)}, {"x": np.arange(1000)}]))
     damaged[-30] ^= 1
     (tmp_path / "damaged.tb").write_bytes(damaged)
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.convert(tmp_path / "damaged.tb", "bucket://old.pbs")
     assert Bucket.objects == bucket
     with tb.open("bucket://old.tb", "w") as writer:

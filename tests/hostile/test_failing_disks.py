@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="locks, forks and sig
 
 KILLED = """if True:
     import os, signal, sys, numpy as np, tensorbytes as tb
-    from tensorbytes import storage
+    from tensorbytes.io import storage
     def die(file, piece):
         os.kill(os.getpid(), signal.SIGKILL)
     storage.write_all = die
@@ -55,7 +55,7 @@ def test_files_of_others_and_of_live_writers_stay(tmp_path):
     before = names(tmp_path)
     with tb.open(path, "w") as live:
         live.write({"x": 1})
-        with pytest.raises(tb.InUseError):
+        with pytest.raises(tb.errors.InUseError):
             tb.save(np.ones(3), path)  # not even if nothing of the writer is seen there yet
         assert names(tmp_path) == sorted([*before, "x.tb.tensorbytes-0.tmp", "x.tb.tensorbytes-lock.tmp"])
         live.close()
@@ -199,9 +199,9 @@ def test_after_a_failed_sync_nothing_is_acknowledged(tmp_path, opened, seen, mon
         with pytest.raises(OSError, match="input/output"):
             writer.sync()
     for use in (writer.sync, writer.flush):
-        with pytest.raises(tb.TensorbytesError, match="closed"):
+        with pytest.raises(tb.errors.TensorbytesError, match="closed"):
             use()
-    with pytest.raises(tb.TensorbytesError, match=r"a call failed.*nput/output error"):
+    with pytest.raises(tb.errors.TensorbytesError, match=r"a call failed.*nput/output error"):
         writer.close()
     writer.close()  # said once
     assert names(tmp_path) == (["x"] if seen else [])

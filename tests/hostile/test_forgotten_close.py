@@ -295,9 +295,9 @@ def test_214_what_was_kept_is_read_only_by_its_name(tmp_path, monkeypatch, capsy
     for name in ("x.tfrecord", "events.tfevents.1"):
         with open(name, "ab") as file:
             file.write(b"\1\2\3")
-        with pytest.warns(tb.TornTailWarning):
+        with pytest.warns(tb.errors.TornTailWarning):
             tb.RecordWriter(name, mode="a", sidecar=False).close()
     assert [int(row["a"]) for row in tb.open_records("x.tfrecord*")] == [1]
     assert [int(row["a"]) for row in tb.open_records("x.tfrecord.tensorbytes-unclosed-1")] == [100]
     assert "tensorbytes-" not in inside(capsys, "verify", "x.tfrecord*").out
-    assert events._event_files(".") == ["./events.tfevents.1"]
+    assert events.event_files(".") == ["./events.tfevents.1"]

@@ -7,7 +7,7 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes.errors import CorruptError, SchemaError, UsageError
-from tensorbytes.tools import soundness
+from tensorbytes.ops import manifests
 from tests.support.hostile_json import HOSTILE, PLACES, manifest_beside, read, schema_beside
 from tests.support.work import count
 
@@ -19,7 +19,7 @@ NO_NOTE = {(place, "nothing") for place in SHORT}
 
 
 def refusal(attempt):
-    with pytest.raises((CorruptError, tb.LimitError)) as caught:
+    with pytest.raises((CorruptError, tb.errors.LimitError)) as caught:
         attempt()
     return caught.value
 
@@ -44,7 +44,7 @@ def test_json_of_a_file_is_read_strictly(place, case, tmp_path):
 @pytest.mark.parametrize("case", [name for name in HOSTILE if name != "nothing"])
 def test_the_schema_beside_records_is_read_strictly(case, tmp_path):
     path = schema_beside(HOSTILE[case][0], tmp_path)
-    for attempt in (lambda: list(tb.open_records(path)), lambda: tb.Schema.from_json(HOSTILE[case][0])):
+    for attempt in (lambda: list(tb.open_records(path)), lambda: tb.records.Schema.from_json(HOSTILE[case][0])):
         with pytest.raises(SchemaError) as caught:
             attempt()
         assert len(str(caught.value)) < 1000
@@ -54,20 +54,19 @@ def test_the_schema_beside_records_is_read_strictly(case, tmp_path):
 def test_a_manifest_is_read_strictly(case, tmp_path):
     path = manifest_beside(HOSTILE[case][0], tmp_path)
     with pytest.raises(UsageError, match="manifest"):
-        soundness.read_manifest(soundness.manifest_of(str(path)))
+        manifests.read_manifest(manifests.find_beside(str(path)))
 
 
 def test_a_manifest_with_a_key_twice_vouches_for_nothing(tmp_path):
     """Whoever reads the first of two digests would be told something else than we are."""
     path = tmp_path / "x.npy"
     np.save(path, np.arange(3))
-    beside = soundness.manifest_path(str(path))
-    soundness.write_manifest(str(path), beside)
+    beside = tb.verify(path, write_manifest=True).manifest
     row = json.loads((tmp_path / "x.npy.sums.json").read_text())["tensors"][0]
     twice = json.dumps(row)[:-1] + ', "sha256": "' + "0" * 64 + '"}'
     (tmp_path / "x.npy.sums.json").write_text('{"tensorbytes.sums": 1, "tensors": [' + twice + "]}")
     with pytest.raises(UsageError, match="not a manifest"):
-        soundness.read_manifest(beside)
+        manifests.read_manifest(beside)
 
 
 @pytest.mark.parametrize("place", [name for name in PLACES if "index" not in name])
@@ -82,4 +81,4 @@ def test_spaces_around_json_are_json(place, tmp_path):
 def test_a_manifest_of_another_version_is_called_so(tmp_path):
     (tmp_path / "x.sums.json").write_text('{"tensorbytes.sums": 2, "tensors": []}')
     with pytest.raises(UsageError, match="a manifest of version 2; this one reads version 1"):
-        soundness.read_manifest(str(tmp_path / "x.sums.json"))
+        manifests.read_manifest(str(tmp_path / "x.sums.json"))

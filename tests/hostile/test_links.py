@@ -85,7 +85,7 @@ def test_92_what_is_no_regular_file_is_refused(made, put, tmp_path):
     os.unlink(shard)
     put(shard, tmp_path)
     for read in (tb.load, lambda path: tb.load(path, mmap=True), lambda path: tb.open(path).keys(), tb.inspect):
-        with pytest.raises((tb.CorruptError, tb.UnsupportedError)) as caught:
+        with pytest.raises((tb.errors.CorruptError, tb.errors.UnsupportedError)) as caught:
             read(target)
         assert len(str(caught.value)) < 1000
 
@@ -100,7 +100,7 @@ def test_92_a_link_out_of_the_folder(made, tmp_path):
     shutil.move(shard, outside / "x")
     os.symlink(outside / "x", shard)
     for read in (tb.load, lambda path: tb.load(path, mmap=True), lambda path: tb.open(path).keys(), tb.inspect):
-        with pytest.raises((tb.CorruptError, tb.UnsupportedError), match="leads out"):
+        with pytest.raises((tb.errors.CorruptError, tb.errors.UnsupportedError), match="leads out"):
             read(target)
 
 
@@ -121,7 +121,7 @@ def test_92_a_hard_link_discloses_nothing(made, tmp_path):
     os.unlink(shard)
     os.link(secret, shard)
     for read in (tb.load, lambda path: [entry.load() for entry in tb.open(path).entries()]):
-        with pytest.raises(tb.CorruptError) as caught:
+        with pytest.raises(tb.errors.CorruptError) as caught:
             read(target)
         assert "nobody" not in str(caught.value)
 
@@ -132,11 +132,11 @@ def test_92_the_state_file_of_checkpoints_leads_nowhere_else(tmp_path):
     checkpoint(tmp_path)
     for name in ("../c", str(tmp_path / "c"), "..\\c", "a/../../c"):
         (inner / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\n')
-        with pytest.raises((tb.UnsupportedError, tb.CorruptError)):
+        with pytest.raises((tb.errors.UnsupportedError, tb.errors.CorruptError)):
             tb.load(inner)
     os.unlink(inner / "checkpoint")
     os.mkfifo(inner / "checkpoint")
-    with pytest.raises((tb.TensorbytesError, OSError)):
+    with pytest.raises((tb.errors.TensorbytesError, OSError)):
         tb.load(inner)
 
 
@@ -145,7 +145,7 @@ def test_92_a_pipe_in_place_of_the_file_itself(tmp_path):
     for name in ("model.safetensors.index.json", "c.index"):
         os.mkfifo(tmp_path / name)
     for target in (tmp_path, tmp_path / "c"):
-        with pytest.raises((tb.TensorbytesError, OSError)):
+        with pytest.raises((tb.errors.TensorbytesError, OSError)):
             tb.load(target)
 
 
@@ -178,8 +178,8 @@ def test_92_what_stands_beside_records_is_a_file_or_nothing(records, put, suffix
 
 def test_92_a_file_beside_records_has_a_limit(records, monkeypatch):
     with open(f"{records}.index.tb", "wb") as file:
-        file.truncate(tb.LIMITS.max_bytes + 1)  # a hole, which takes no room
-    with pytest.warns(tb.errors.SidecarWarning, match=f"at most {tb.LIMITS.max_bytes} are read"):
+        file.truncate(tb.errors.LIMITS.max_bytes + 1)  # a hole, which takes no room
+    with pytest.warns(tb.errors.SidecarWarning, match=f"at most {tb.errors.LIMITS.max_bytes} are read"):
         assert len(tb.open_records(records)) == 1
 
 
@@ -190,7 +190,7 @@ READERS = {
     "len": lambda path: len(tb.open_records(path)),
     "one record": lambda path: tb.open_records(path)[0],
     "batches": lambda path: list(tb.open_records(path).batches(2)),
-    "plan": lambda path: tb.plan(path, 2),
+    "plan": lambda path: tb.records.plan(path, 2),
     "inspect": tb.inspect,
     "verify": tb.verify,
     "stats": tb.stats,
@@ -229,7 +229,7 @@ def test_an_index_and_a_schema_replace_a_planted_link(tmp_path):
         os.symlink(victim.name, f"{path}{suffix}")
     with tb.RecordWriter(path) as writer:
         writer.write({"x": 1})
-    tb.build_index(path)
+    tb.records.build_index(path)
     assert victim.read_bytes() == b"precious"
     assert not os.path.islink(f"{path}.schema.json")
     assert not os.path.islink(f"{path}.index.tb")
@@ -245,14 +245,14 @@ def test_writers_neither_wait_for_nor_write_to_what_stands_beside(records, put, 
         put(f"{records}{suffix}", tmp_path)
     with tb.RecordWriter(records, mode=mode) as writer:
         writer.write({"x": np.arange(3)})
-    tb.build_index(records)
+    tb.records.build_index(records)
     for suffix in (".schema.json", ".index.tb"):
         assert stat.S_ISREG(os.lstat(f"{records}{suffix}").st_mode)
     assert len(tb.open_records(records)) == (2 if mode == "a" else 1)
 
 
 def test_a_schema_is_not_read_through_a_link_when_appending(records, tmp_path):
-    (tmp_path / "other.json").write_text(tb.Schema({"y": "int64"}).to_json())
+    (tmp_path / "other.json").write_text(tb.records.Schema({"y": "int64"}).to_json())
     os.symlink("other.json", f"{records}.schema.json")
     with pytest.warns(tb.errors.SidecarWarning, match="is a symbolic link"):
         writer = tb.RecordWriter(records, mode="a")
@@ -266,7 +266,7 @@ def test_what_replaces_a_link_gets_nothing_of_what_it_led_to(records, tmp_path):
     victim = secret(tmp_path)
     victim.chmod(0o777)
     os.symlink(victim.name, f"{records}.index.tb")
-    tb.build_index(records)
+    tb.records.build_index(records)
     assert os.lstat(f"{records}.index.tb").st_mode & 0o111 == 0
 
 
@@ -318,10 +318,10 @@ def test_links_that_go_round_in_circles(tmp_path):
 
 def test_92_a_pattern_waits_for_no_pipe(records, tmp_path):
     os.mkfifo(tmp_path / "y.tfrecord")
-    with pytest.raises(tb.UsageError, match=r"y\.tfrecord' is a pipe or a device"):
+    with pytest.raises(tb.errors.UsageError, match=r"y\.tfrecord' is a pipe or a device"):
         tb.open_records(tmp_path / "*.tfrecord")
     folder = tmp_path / "logs"
     folder.mkdir()
     os.mkfifo(folder / "events.out.tfevents.1.x")
-    with pytest.raises(tb.UsageError, match="is a pipe or a device"):
-        list(tb.read_events(folder))
+    with pytest.raises(tb.errors.UsageError, match="is a pipe or a device"):
+        list(tb.records.read_events(folder))

@@ -130,7 +130,7 @@ def seen(view, path):
         warnings.simplefilter("always")
         try:
             found = ("value", VIEWS[view](path))
-        except tb.TensorbytesError as error:
+        except tb.errors.TensorbytesError as error:
             found = ("error", type(error).__name__)
     return found, {warning.category for warning in caught}
 
@@ -254,7 +254,7 @@ def test_156_the_index_of_another_file(path, tmp_path):
         for number in range(COUNT + 9):
             writer.write({"n": number, "text": "x" * number})
     true = {view: seen(view, path)[0] for view in VIEWS}
-    tb.build_index(other)
+    tb.records.build_index(other)
     shutil.copy(f"{other}.index.tb", f"{path}.index.tb")
     for stamped in (False, True):
         if stamped:
@@ -265,7 +265,7 @@ def test_156_the_index_of_another_file(path, tmp_path):
 
 def test_156_an_index_of_the_past(path):
     """Of the file before it was replaced by one of the same size, at the same time."""
-    tb.build_index(path)
+    tb.records.build_index(path)
     status = os.stat(path)
     rows = list(tb.open_records(path))
     compression = json.loads(json.dumps(tb.open_records(path)._index()[0].compression))
@@ -327,7 +327,7 @@ def little_memory():
     before = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2 * tb.LIMITS.max_bytes, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2 * tb.errors.LIMITS.max_bytes, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 

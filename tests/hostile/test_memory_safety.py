@@ -30,12 +30,16 @@ def saved(folder, format, arrays=ARRAYS):
         try:
             tb.save(content, path, name, **WRITE_OPTIONS.get(variant, {}))
             return path, content
-        except tb.LossError:
+        except tb.errors.LossError:
             continue
     raise AssertionError(f"nothing could be saved as {format}")
 
 
-FORMATS = [*(name for name in formats.writable() if name != "sparseproto"), "tb+zstd", "tb+huffman"]
+FORMATS = [
+    *(name for name in formats.writable() if name != "sparseproto" and formats.get(name).documents),
+    "tb+zstd",
+    "tb+huffman",
+]
 
 
 @pytest.fixture(params=FORMATS)
@@ -82,7 +86,7 @@ def test_views_outlive_their_reader(written):
     for view, was in zip(views, expected, strict=True):
         assert np.array_equal(view, was)
     assert np.asarray(late.load()).size  # an entry is a holder, too
-    with pytest.raises(tb.TensorbytesError, match="is closed"):
+    with pytest.raises(tb.errors.TensorbytesError, match="is closed"):
         next(iterator)
 
 
@@ -142,7 +146,7 @@ def test_closing_a_reader_twice_and_using_it_after(tmp_path):
     reader.close()
     reader.close()
     for act in (reader.keys, lambda: reader["w"], lambda: len(reader), lambda: list(reader), reader.verify):
-        with pytest.raises(tb.TensorbytesError, match="is closed"):
+        with pytest.raises(tb.errors.TensorbytesError, match="is closed"):
             act()
     assert "closed" in repr(reader)
 
@@ -260,7 +264,7 @@ def test_a_mapped_file_that_was_cut_is_refused_before_it_is_touched(tmp_path):
                                 reader.verify):
                         try:
                             print(folder.name, "read", use())
-                        except tb.CorruptError as error:
+                        except tb.errors.CorruptError as error:
                             assert error.at == left and path in str(error) and "was cut" in str(error), error
             print(folder.name)
     """
@@ -282,7 +286,7 @@ def test_a_mapped_file_rewritten_in_place_is_found_out(tmp_path, format):
             byte = file.read(1)
             file.seek(size // 3)
             file.write(bytes([byte[0] ^ 1]))
-        with pytest.raises(tb.CorruptError):
+        with pytest.raises(tb.errors.CorruptError):
             [entry.load(), reader.verify()]
 
 
@@ -379,7 +383,7 @@ def test_values_that_change_while_they_are_compressed(compression):
             data = tb.dumps(value, compression=compression)
             try:
                 assert tb.loads(data).shape == value.shape
-            except tb.CorruptError:
+            except tb.errors.CorruptError:
                 continue
     finally:
         stop.set()

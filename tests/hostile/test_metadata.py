@@ -62,7 +62,7 @@ def files(name):
         meta = {**(AROUND if key.startswith("torch.") else {}), key: text}
         try:
             yield key, meta, tb.dumps(VALUES[name], meta=meta, origin=meta)
-        except tb.TensorbytesError:
+        except tb.errors.TensorbytesError:
             continue
 
 
@@ -70,7 +70,7 @@ def attempt(act):
     """Whether it gave a value; raises whatever is not ours."""
     try:
         act()
-    except tb.TensorbytesError:
+    except tb.errors.TensorbytesError:
         return False
     return True
 
@@ -109,6 +109,6 @@ def test_a_device_that_is_none():
     raw = tb.dumps(np.ones(2, np.float32), origin={"device": "no such device"})
     for to in ("torch", "tensorflow", "jax"):
         pytest.importorskip(to)
-        with pytest.raises(tb.UnsupportedError, match=r"device|put"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"device|put"):
             tb.loads(raw, to=to, device="original")
         assert np.asarray(tb.loads(raw, to=to)).tolist() == [1, 1]

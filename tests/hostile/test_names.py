@@ -55,7 +55,7 @@ def test_47_a_zero_byte_in_a_name(format, tmp_path):
     names = ["a\0b", "a\0c", "a"]
     if format in NO_ZERO:
         for outcome in readings(NAMED[format](names), tmp_path).values():
-            assert isinstance(outcome, tb.CorruptError)
+            assert isinstance(outcome, tb.errors.CorruptError)
         return
     check(NAMED[format](names), names, tmp_path)
 
@@ -101,11 +101,11 @@ def test_50_many_names_take_linear_time(format, tmp_path):
 @pytest.mark.parametrize("format", NAMED)
 def test_50_the_number_of_names_has_a_limit(format, tmp_path):
     made = NAMED[format]([f"n{n}" for n in range(101)])
-    for way, outcome in readings(made, tmp_path, tb.Limits(max_tensors=100)).items():
+    for way, outcome in readings(made, tmp_path, tb.errors.Limits(max_tensors=100)).items():
         if format == "tb" and way in ("lazily", "inspect"):
             continue  # a frame is walked from record to record; its records are counted once they are joined
-        assert isinstance(outcome, tb.LimitError), f"{way}: {outcome!r}"
-    for way, outcome in readings(made, tmp_path, tb.Limits(max_tensors=101)).items():
+        assert isinstance(outcome, tb.errors.LimitError), f"{way}: {outcome!r}"
+    for way, outcome in readings(made, tmp_path, tb.errors.Limits(max_tensors=101)).items():
         assert not isinstance(outcome, Exception), f"{way}: {outcome}"
 
 
@@ -125,7 +125,7 @@ def test_50_a_million_names(format, tmp_path):
     count = 1_000_000 if tb.ACCELERATED else 50_000  # the reference kernel takes a tenth of a millisecond for each
     made = NAMED[format]([f"{n}" for n in range(count)])
     path = put(made, tmp_path)
-    limits = tb.Limits(max_bytes=1 << 33)  # a tensor takes some kilobytes, however small it is
+    limits = tb.errors.Limits(max_bytes=1 << 33)  # a tensor takes some kilobytes, however small it is
     assert len(tb.load(path, made.format, limits=limits)) == count
 
 
@@ -139,7 +139,7 @@ def test_40_a_name_twice_is_refused(format, tmp_path):
     for way, outcome in readings(made, tmp_path).items():
         if format in ("tb", "delimited") and way in ("lazily", "inspect", "stats"):
             continue  # these list the records, which they tell apart; see below
-        assert isinstance(outcome, tb.CorruptError | tb.UnsupportedError), f"{way}: {outcome!r}"
+        assert isinstance(outcome, tb.errors.CorruptError | tb.errors.UnsupportedError), f"{way}: {outcome!r}"
 
 
 # ---- 53: names that collide -----------------------------------------------------
@@ -180,7 +180,7 @@ def test_53_integers_of_one_hash():
         return pickled(n * PRIME + 1 for n in range(count))
 
     def refuse(raw):
-        with pytest.raises(tb.UnsupportedError, match="64-bit integers"):
+        with pytest.raises(tb.errors.UnsupportedError, match="64-bit integers"):
             tb.loads(raw)
 
     check_linear(make, refuse, 5_000)

@@ -58,10 +58,10 @@ def folder(tmp_path, monkeypatch):
 def test_219_names_of_hidden_files_are_refused(writer, name, folder):
     before = sorted(os.listdir())
     for path in (name, folder / name):
-        with pytest.raises(tb.UsageError, match="take another"):
+        with pytest.raises(tb.errors.UsageError, match="take another"):
             WRITERS[writer](path)
     os.symlink(name, "link")
-    with pytest.raises(tb.UsageError, match="take another"):
+    with pytest.raises(tb.errors.UsageError, match="take another"):
         WRITERS["save"]("link")
     assert sorted(os.listdir()) == sorted([*before, "link"])
 
@@ -77,7 +77,7 @@ def test_219_what_was_kept_is_read_and_repaired_to_another_name(folder, capsys):
     kept = "src.tfrecord.tensorbytes-unclosed-1"
     os.rename("src.tfrecord", kept)
     os.rename("src.tfrecord.schema.json", f"{kept}.schema.json")
-    tb.build_index(kept)
+    tb.records.build_index(kept)
     assert [int(row["a"]) for row in tb.open_records(kept)] == [1]
     assert tb.repair(kept, "src.tfrecord").records == 1
     assert inside(capsys, "convert", kept, "y.npz").code == 0

@@ -73,7 +73,7 @@ def started(kind: Kind, folder, mode, start):
 
 
 def test_151_the_error_is_one_of_ours():
-    assert issubclass(in_use(), tb.TensorbytesError)
+    assert issubclass(in_use(), tb.errors.TensorbytesError)
 
 
 @kinds
@@ -113,7 +113,7 @@ OTHER = """if True:
         try:
             opened(sys.argv[1])
             print("nothing was said")
-        except tb.TensorbytesError as error:
+        except tb.errors.TensorbytesError as error:
             print(type(error).__name__, error)
 """
 
@@ -179,7 +179,7 @@ def test_151_a_writer_that_ends_in_any_way_gives_the_path_back(kind, home):
     assert names(home) == []
     path.write_bytes(b"this is not one of our files, and long enough to tell")
     for _ in range(2):
-        with pytest.raises(tb.TensorbytesError) as caught:
+        with pytest.raises(tb.errors.TensorbytesError) as caught:
             kind.open(path, "a")
         assert not isinstance(caught.value, in_use())
     assert names(home) == [path.name]
@@ -277,10 +277,10 @@ def test_152_an_index_of_what_is_being_written(home):
         writer.write(record(1))
         writer.flush()
         with pytest.raises(in_use()):
-            tb.build_index(path)
+            tb.records.build_index(path)
         writer.write(record(2))
     assert names(home) == ["x.tfrecord"]
-    tb.build_index(path)
+    tb.records.build_index(path)
     assert len(tb.open_records(path)) == 2
 
 
@@ -458,7 +458,7 @@ def test_153_a_lock_that_is_not_a_file(what, act, home, tmp_path):
         "folder": place.mkdir,
         "link to a device": lambda: place.symlink_to("/dev/zero"),
     }[what]()
-    with contextlib.suppress(tb.TensorbytesError, OSError):
+    with contextlib.suppress(tb.errors.TensorbytesError, OSError):
         act(home / "x.tb")
     assert victim.read_bytes() == b"precious"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["home", "victim"]
@@ -527,7 +527,7 @@ def test_153_a_forked_child_can_t_use_its_parents_lock(home):
         code = 1
         try:
             tb.open(path, "a")
-        except tb.TensorbytesError as error:
+        except tb.errors.TensorbytesError as error:
             code = 0 if type(error).__name__ == "InUseError" else 2
         finally:
             os._exit(code)
@@ -553,7 +553,7 @@ def test_153_a_lock_that_can_t_be_looked_at_is_not_free(number, act, home, monke
         writer.write(record(1))
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", failing)
-            with pytest.raises((OSError, tb.TensorbytesError)):
+            with pytest.raises((OSError, tb.errors.TensorbytesError)):
                 act(path)
         writer.write(record(2))
     assert STREAM.read(path) == [1, 2]

@@ -52,7 +52,7 @@ from tests.support.wire_bytes import (
 )
 
 golden = functools.cache(write)
-LIMITS = tb.Limits(max_bytes=1 << 20)
+LIMITS = tb.errors.Limits(max_bytes=1 << 20)
 
 
 def read_every_way(raw):

@@ -86,7 +86,7 @@ def test_210_an_object_that_lacks_a_part_is_lost_as_a_whole(number, tmp_path):
 @pytest.mark.parametrize("numbers", [(0,), (5,), (23,), (4, 5, 6, 7), (0, 1, 2, 3), (3, 4), (2, 9, 14)])
 def test_210_records_that_are_not_there_are_missed(numbers, tmp_path, capsys):
     path = without(stream(tmp_path / "x.tb"), *numbers)
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.load(path)
     assert not tb.verify(path).ok
     assert inside(capsys, "verify", path).code == 1
@@ -140,7 +140,8 @@ def test_211_a_saved_object_keeps_the_tensors_that_are_whole(options, tmp_path):
         path.write_bytes((tmp_path / "x.tb").read_bytes())
         flip(path, places[number] + 14)
         report = tb.repair(path, path, replace=True)
-        assert [damage.record for damage in report.damages] == [number]
+        (damage,) = report.damages  # its name, or where it is if that can't be read
+        assert damage.name == name or damage.record == number
         assert tb.verify(path).ok
         assert tb.load(path)
         with tb.open(path) as opened:
@@ -179,7 +180,7 @@ def test_212_nothing_is_written_where_no_object_is_whole(tmp_path):
     path = without(stream(tmp_path / "x.tb", ROWS[:1]), 2)
     before = path.read_bytes()
     for target in (path, tmp_path / "y.tb"):
-        with pytest.raises(tb.CorruptError, match="no object in it is whole"):
+        with pytest.raises(tb.errors.CorruptError, match="no object in it is whole"):
             tb.repair(path, target, replace=True)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["x.tb"]
@@ -238,10 +239,10 @@ def test_213_whatever_byte_is_damaged_the_rest_is_read(kind, tmp_path):
     changes = [data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :] for at in range(len(data))]
     for changed in [*changes, *(data[:at] for at in range(first, len(data)))]:
         out = io.BytesIO()
-        report = tb.repair(io.BytesIO(changed), out)
+        report = tb.repair(io.BytesIO(changed), out, "tb")
         read = tb.loads(out.getvalue())
         kept = {row["b"]: row["a"] for row in read} if kind == "stream" else {int(name): read[name] for name in read}
         assert len(kept) == len(read) >= (2 if len(changed) == len(data) else 1)
         assert all(np.array_equal(x, np.arange(number + 1)) for number, x in kept.items())
         assert tb.verify(io.BytesIO(out.getvalue())).ok
-        assert tb.verify(io.BytesIO(changed)).damages == report.damages
+        assert tb.verify(io.BytesIO(changed), "tb").damages == report.damages

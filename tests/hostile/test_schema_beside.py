@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import tensorbytes as tb
+from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io import publish
-from tensorbytes.records.schema import Schema
 from tests.support.cli_cases import inside
 
 
@@ -198,9 +198,9 @@ def test_218_records_written_through_a_link_fit_the_schema_of_the_file(way, link
 
 def test_218_records_appended_through_a_link_go_by_the_schema_of_the_file(linked):
     link, real = linked
-    write(link, {"a": 2, "b": "t"}, mode="a", schema={"a": "int64", "b": tb.Feature("text", optional=True)})
+    write(link, {"a": 2, "b": "t"}, mode="a", schema={"a": "int64", "b": tb.records.Feature("text", optional=True)})
     assert values(link) == values(real) == [{"a": 1}, {"a": 2, "b": "t"}]
-    with pytest.raises(tb.SchemaError):
+    with pytest.raises(tb.errors.SchemaError):
         write(link, {"a": "text"}, mode="a")
 
 

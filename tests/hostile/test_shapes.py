@@ -94,9 +94,9 @@ def test_26_ranks_beyond_reason(name, rank, tmp_path):
 def test_26_the_limit_is_the_caller_s(name, tmp_path):
     made = SHAPED[name]((1,) * 9, b"\5")
     extra = name in TABLES
-    for way, outcome in readings(made, tmp_path, tb.Limits(max_rank=8 + extra)).items():
+    for way, outcome in readings(made, tmp_path, tb.errors.Limits(max_rank=8 + extra)).items():
         assert isinstance(outcome, LimitError), f"{way}: {outcome!r}"
-    for way, outcome in readings(made, tmp_path, tb.Limits(max_rank=9 + extra)).items():
+    for way, outcome in readings(made, tmp_path, tb.errors.Limits(max_rank=9 + extra)).items():
         assert not isinstance(outcome, Exception), f"{way}: {outcome}"
 
 

@@ -42,7 +42,7 @@ def test_every_truncation_and_every_flipped_bit(area):
 
 def test_every_format_is_swept():
     swept = {golden.format for area in AREAS for golden in goldens(area, True)}
-    assert swept >= set(formats.BUILTIN)
+    assert swept >= {name for name in formats.BUILTIN if formats.get(name).documents}  # records have golden files too
     with_checksums = {area for area in AREAS if any(golden.checked for golden in goldens(area, True))}
     assert with_checksums == {
         "tb", "tb compressed", "tb quantized", "tb streams", "as large files", "npz", "torchfile", "checkpoint",

@@ -16,10 +16,10 @@ from safety import interrupts
 from safety.growth.cases import cases
 from tensorbytes import _wire
 from tensorbytes._wire.portions import Stopped, portions
+from tensorbytes.formats.tfrecord.read import infer
 from tensorbytes.io import checksums
 from tensorbytes.io.workers import Crew
 from tensorbytes.records import infer_schema, open_records
-from tensorbytes.records.read import infer
 from tests.support import ROOT
 from tests.support.tiers import deep_but
 from tests.support.wire_bytes import field

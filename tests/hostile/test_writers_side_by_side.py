@@ -34,7 +34,7 @@ def test_a_file_that_is_being_written_is_not_replaced(tmp_path, opened):
         first.write({"x": 1})
         first.flush()
         for mode in ("w", "a"):
-            with pytest.raises(tb.TensorbytesError, match="is being written"):
+            with pytest.raises(tb.errors.TensorbytesError, match="is being written"):
                 opened(path, mode)
         first.write({"x": 2})
     assert read(path, opened) == [1, 2]
@@ -46,7 +46,7 @@ def test_of_two_new_writers_the_first_has_the_path(tmp_path, opened):
     path = tmp_path / "x"
     with opened(path) as first:
         for mode in ("w", "a"):
-            with pytest.raises(tb.InUseError, match=rf"is being written by process {os.getpid()} on .*write"):
+            with pytest.raises(tb.errors.InUseError, match=rf"is being written by process {os.getpid()} on .*write"):
                 opened(path, mode)
         first.write({"x": 1})
         first.flush()
@@ -60,9 +60,8 @@ def test_another_process_is_told_too(tmp_path):
     with tb.open(path, "w") as first:
         first.write({"x": 1})
         first.flush()
-        code = (
-            "import sys, tensorbytes as tb\ntry: tb.open(sys.argv[1], 'a')\nexcept tb.TensorbytesError as e: print(e)"
-        )
+        attempt = "try: tb.open(sys.argv[1], 'a')\nexcept tb.errors.TensorbytesError as e: print(e)"
+        code = f"import sys, tensorbytes as tb\n{attempt}"
         assert "is being written" in run(code, path)
     assert "is being written" not in run(code, path)
 
@@ -99,7 +98,7 @@ def test_a_reader_sees_whole_objects_of_a_live_writer(tmp_path, opened):
             least, got = flushed[0], 0
             if not path.exists():
                 continue
-            with contextlib.suppress(tb.CorruptError):  # the last one is on its way
+            with contextlib.suppress(tb.errors.CorruptError):  # the last one is on its way
                 for one in tb.open(path) if opened is stream else tb.open_records(path, threads=1):
                     assert int(one["x"]) == got
                     assert np.array_equal(one["y"], item(got)["y"])
@@ -157,7 +156,7 @@ FORKED = """if True:
             for use in (lambda: writer.write_raw(b"") if kind != "stream" else writer.write({"x": 5}), writer.flush):
                 try:
                     use()
-                except tb.TensorbytesError as error:
+                except tb.errors.TensorbytesError as error:
                     code = 0 if "process" in str(error) else 2
             os._exit(code)
         assert os.waitpid(child, 0)[1] == 0

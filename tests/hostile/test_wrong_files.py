@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import storage
-from tensorbytes.reader import naming
-from tensorbytes.viewer import report
+from tensorbytes.io import storage
+from tensorbytes.io.storage import naming
+from tensorbytes.view import report
 from tests.support import ROOT
 
 
@@ -83,7 +83,7 @@ def test_a_wrong_file_is_named(tmp_path, kind, suffix):
     path = tmp_path / f"model{suffix}"
     path.write_bytes(data)
     for read in readers(path):
-        with pytest.raises(tb.UsageError, match=words) as caught:
+        with pytest.raises(tb.errors.UsageError, match=words) as caught:
             read()
         assert str(caught.value).startswith(f"{path}: ")
 
@@ -92,11 +92,11 @@ def test_a_wrong_file_is_named(tmp_path, kind, suffix):
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_file_is_named_whatever_it_was_taken_for(tmp_path, kind, format):
     data, words = WRONG[kind]
-    with pytest.raises(tb.UsageError, match=words):
+    with pytest.raises(tb.errors.UsageError, match=words):
         tb.loads(data, format)
     path = tmp_path / "x"
     path.write_bytes(data + bytes(1 << 21))  # large files are read in another way
-    with pytest.raises(tb.UsageError, match=words):
+    with pytest.raises(tb.errors.UsageError, match=words):
         tb.load(path, format)
 
 
@@ -110,7 +110,7 @@ def test_any_bytes_are_raw_when_asked_for(tmp_path):
     assert tb.load(path, dtype="uint8").tobytes() == WRONG["gzip"][0]
     for data in (HTML, POINTER):
         path.write_bytes(data)
-        with pytest.raises(tb.UsageError, match=r"HTML|LFS"):
+        with pytest.raises(tb.errors.UsageError, match=r"HTML|LFS"):
             tb.load(path, dtype="uint8")
 
 
@@ -119,7 +119,7 @@ def test_inspect_names_them_even_where_the_name_says_raw_bytes(tmp_path, kind):
     data, words = WRONG[kind]
     for name in ("x.bin", "x.raw", "x"):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(tb.UsageError, match=words):
+        with pytest.raises(tb.errors.UsageError, match=words):
             tb.inspect(tmp_path / name)
 
 
@@ -135,7 +135,7 @@ def test_inspect_names_them_even_where_the_name_says_raw_bytes(tmp_path, kind):
 def test_text_is_named_where_nothing_else_is_said(tmp_path, text, words):
     path = tmp_path / "x.txt"
     path.write_text(text)
-    with pytest.raises(tb.UsageError, match=words):
+    with pytest.raises(tb.errors.UsageError, match=words):
         tb.load(path)
     assert tb.load(path, "raw", dtype="uint8").tobytes() == text.encode()
 
@@ -155,14 +155,14 @@ def test_a_wrong_folder_is_named(tmp_path, name, words):
     if name:
         (tmp_path / name).write_text("{}")
     for read in (tb.load, tb.open, tb.inspect):
-        with pytest.raises(tb.UsageError, match=words):
+        with pytest.raises(tb.errors.UsageError, match=words):
             read(tmp_path)
 
 
 def test_the_data_of_a_checkpoint_alone(tmp_path):
     path = tmp_path / "model.data-00000-of-00001"
     path.write_bytes(np.ones(100, np.float32).tobytes())
-    with pytest.raises(tb.UsageError, match=r"pass model or model\.index"):
+    with pytest.raises(tb.errors.UsageError, match=r"pass model or model\.index"):
         tb.load(path)
 
 
@@ -173,7 +173,7 @@ def test_lengths_that_look_like_a_pickle(length):
     size = int.from_bytes(whole[:8], "little")
     data = length.to_bytes(8, "little") + whole[8 : 8 + size].ljust(length) + whole[8 + size :]
     assert tb.loads(data)["w"][7] == 7
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.loads(data[:100], "safetensors")
 
 
@@ -183,7 +183,7 @@ def test_a_zip_of_ours_that_starts_with_another_member():
         one = io.BytesIO()
         np.save(one, np.arange(3))
         archive.writestr("a.npy", one.getvalue())
-    with pytest.raises(tb.UnsupportedError, match=r"member 'readme\.txt' is no npy array") as caught:
+    with pytest.raises(tb.errors.UnsupportedError, match=r"member 'readme\.txt' is not an npy array") as caught:
         tb.loads(file.getvalue(), "npz")
     assert "zip archive" not in str(caught.value)
 
@@ -191,11 +191,11 @@ def test_a_zip_of_ours_that_starts_with_another_member():
 def test_an_empty_file(tmp_path):
     for name, words in [("x", "an empty stream"), ("x.tb", "an empty stream"), ("x.npz", "an empty file")]:
         (tmp_path / name).write_bytes(b"")
-        with pytest.raises(tb.CorruptError, match=words) as caught:
+        with pytest.raises(tb.errors.CorruptError, match=words) as caught:
             tb.load(tmp_path / name)
         assert ("stream" in str(caught.value)) == ("stream" in words)
     assert list(tb.open(tmp_path / "x")) == []
-    with pytest.raises(tb.CorruptError, match="an empty file"):
+    with pytest.raises(tb.errors.CorruptError, match="an empty file"):
         tb.open(tmp_path / "x.npz")
 
 
@@ -215,7 +215,8 @@ def test_a_pipe_of_another_format(format):
     with (
         piped(data) as file,
         pytest.raises(
-            tb.CorruptError, match=rf"not a tb stream \(it looks like {format}\) \(byte 0\); load\(file\) reads it"
+            tb.errors.CorruptError,
+            match=rf"not a tb stream \(it looks like {format}\) \(byte 0\); load\(file\) reads it",
         ),
     ):
         list(tb.open(file))
@@ -224,9 +225,9 @@ def test_a_pipe_of_another_format(format):
 
 
 def test_a_pipe_of_something_else():
-    with piped(HTML) as file, pytest.raises(tb.UsageError, match="an HTML page"):
+    with piped(HTML) as file, pytest.raises(tb.errors.UsageError, match="an HTML page"):
         list(tb.open(file))
-    with piped(bytes(range(40))) as file, pytest.raises(tb.CorruptError, match="checksum of a record's length"):
+    with piped(bytes(range(40))) as file, pytest.raises(tb.errors.CorruptError, match="checksum of a record's length"):
         list(tb.open(file))
 
 
@@ -265,7 +266,7 @@ def test_file_objects_without_a_path():
         file.truncate()
         file.write(b"\xd3hat is this?")
         file.seek(0)
-        with pytest.raises(tb.UsageError, match="<BufferedRandom>: can't tell the format"):
+        with pytest.raises(tb.errors.UsageError, match="<BufferedRandom>: can't tell the format"):
             tb.load(file)
     with io.FileIO(os.devnull.encode()) as file:
         assert storage.describe(file) == os.devnull
@@ -276,13 +277,13 @@ def test_files_opened_as_text(tmp_path):
     tb.save(np.arange(3), path)
     with open(path, encoding="latin-1") as file:
         for verb in (tb.load, tb.open):
-            with pytest.raises(tb.UsageError, match=r"x\.tb: it was opened as text; open it in binary mode"):
+            with pytest.raises(tb.errors.UsageError, match=r"x\.tb: it was opened as text; open it in binary mode"):
                 verb(file)
-    with pytest.raises(tb.UsageError, match="opened as text"):
+    with pytest.raises(tb.errors.UsageError, match="opened as text"):
         tb.save(np.arange(3), io.StringIO())
     with (
         tempfile.NamedTemporaryFile("w+", encoding="utf-8") as file,
-        pytest.raises(tb.UsageError, match="opened as text"),
+        pytest.raises(tb.errors.UsageError, match="opened as text"),
     ):
         tb.load(file)
 
@@ -290,7 +291,7 @@ def test_files_opened_as_text(tmp_path):
         def read(self):
             return "text"
 
-    with pytest.raises(tb.UsageError, match="opened as text"):
+    with pytest.raises(tb.errors.UsageError, match="opened as text"):
         tb.load(Text())
 
 
@@ -300,10 +301,10 @@ def test_files_opened_as_text(tmp_path):
 @pytest.mark.parametrize(
     "error",
     [
-        tb.UnsupportedError("odd"),
-        tb.LimitError("odd"),
-        tb.UsageError("odd"),
-        tb.LossError("odd", feature="kind"),
+        tb.errors.UnsupportedError("odd"),
+        tb.errors.LimitError("odd"),
+        tb.errors.UsageError("odd"),
+        tb.errors.LossError("odd", feature="kind"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -317,12 +318,12 @@ def test_errors_get_the_files_name_once(error):
 def test_an_error_of_decoding_names_its_file(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(bytes(range(9)))
-    with pytest.raises(tb.UsageError, match="raw bytes don't tell their dtype") as caught:
+    with pytest.raises(tb.errors.UsageError, match="raw bytes don't tell their dtype") as caught:
         tb.load(path)
     assert str(caught.value).startswith(f"{path}: ")
     tb.save(np.zeros((1,) * 8), tmp_path / "x.npy")
-    with pytest.raises(tb.LimitError) as limited:
-        tb.load(tmp_path / "x.npy", limits=tb.Limits(max_rank=2))
+    with pytest.raises(tb.errors.LimitError) as limited:
+        tb.load(tmp_path / "x.npy", limits=tb.errors.Limits(max_rank=2))
     assert str(limited.value).startswith(f"{tmp_path / 'x.npy'}: ")
 
 
@@ -399,7 +400,7 @@ def test_an_empty_archive_is_an_npz_file_if_it_is_called_so(tmp_path):
         pass
     assert (tmp_path / "none.zip").read_bytes() == (tmp_path / "none.npz").read_bytes()
     for verb in (tb.load, tb.open, tb.inspect):
-        with pytest.raises(tb.UsageError, match=r"none\.zip: an empty zip archive"):
+        with pytest.raises(tb.errors.UsageError, match=r"none\.zip: an empty zip archive"):
             verb(tmp_path / "none.zip")
     assert tb.load(tmp_path / "none.zip", "npz") == {}
 
@@ -409,31 +410,30 @@ def test_files_of_other_formats_are_no_damaged_records(tmp_path):
     for name in ("x.npz", "x.npy", "x.safetensors", "x.pt", "x.arrow", "x.parquet"):
         tb.save(arrays if name != "x.npy" else arrays["a"], tmp_path / name)
         for read in (lambda records: records[0], lambda records: next(iter(records)), len, lambda r: r.schema):
-            with pytest.raises(tb.UsageError, match=r"a file of format '\w+', without records; tb\.open"):
+            with pytest.raises(tb.errors.UsageError, match=r"a file of format '\w+', without records; tb\.open"):
                 read(tb.open_records(tmp_path / name))
-    with pytest.raises(tb.UsageError, match=r"verify\(\) checks it, or use the command tb verify"):
-        tb.verify(tmp_path / "x.npz")
-    with pytest.raises(tb.UsageError, match="the command tb repair keeps the tensors"):
-        tb.repair(tmp_path / "x.npz", tmp_path / "y.npz")
-    assert not (tmp_path / "y.npz").exists()
+    for call in (lambda path: tb.verify(path, "tfrecord"), lambda path: tb.repair(path, tmp_path / "y", "tfrecord")):
+        with pytest.raises(tb.errors.UsageError, match="without records; pass format='npz' to have"):
+            call(tmp_path / "x.npz")
+    assert not (tmp_path / "y").exists()
 
 
 def test_a_slip_of_the_pen_is_understood(tmp_path):
-    with pytest.raises(tb.UsageError, match=r"no option 'compresion' here; .*did you mean 'compression'"):
+    with pytest.raises(tb.errors.UsageError, match=r"no option 'compresion' here; .*did you mean 'compression'"):
         tb.save(np.ones(3), tmp_path / "x.tb", compresion="zstd")
     for name in ("x.unheardof", "x.gz"):
-        with pytest.raises(tb.UsageError, match="one of tb, safetensors, npy") as caught:
+        with pytest.raises(tb.errors.UsageError, match="one of tb, tfrecord, safetensors, npy") as caught:
             tb.save(np.ones(3), tmp_path / name)
         assert "gguf" not in str(caught.value)
     tb.save({"a": np.ones(3)}, tmp_path / "x.tb")
-    with pytest.raises(tb.UsageError, match="one of tb, safetensors, npy") as caught:
+    with pytest.raises(tb.errors.UsageError, match="one of tb, tfrecord, safetensors, npy") as caught:
         tb.convert(tmp_path / "x.tb", tmp_path / "x.unheardof")
     assert "gguf" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("extra", "package"), [("arrow", "pyarrow"), ("cloud", "fsspec"), ("torch", "torch")])
 def test_a_missing_package_is_named(extra, package):
-    said = str(tb.MissingDependencyError("this", extra))
+    said = str(tb.errors.MissingDependencyError("this", extra))
     assert said == f"this needs the optional package {package}: pip install 'tensorbytes[{extra}]'"
     with open(ROOT / "pyproject.toml", "rb") as file:
         assert tomllib.load(file)["project"]["optional-dependencies"][extra][0].startswith(package)

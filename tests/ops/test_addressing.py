@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorbytes.errors import UsageError
-from tensorbytes.tools.addressing import Address, parse_address
+from tensorbytes.ops.addressing import Address, parse_address
 
 
 @pytest.mark.parametrize(

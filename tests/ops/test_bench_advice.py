@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes.tools.benching import Bench, BenchRow, advice, bench
+from tensorbytes.ops.benching import Bench, BenchRow, advice, bench
 
 QUICK = {"rounds": 1, "seconds": 0.02}
 
@@ -93,7 +93,7 @@ def test_a_draw_goes_to_the_faster_or_the_smaller_or_the_first():
 
 def test_json_there_and_back(found):
     plain = json.loads(found.json())
-    assert plain == found.as_dict()
+    assert plain == found.to_dict()
     again = Bench.from_dict(plain)
     assert again == found
     assert str(again) == str(found)
@@ -133,7 +133,7 @@ def test_charts(found, tmp_path):
     pytest.importorskip("matplotlib")
     found.chart(tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    with pytest.raises(tb.UsageError, match=r"a \.svg or a \.png"):
+    with pytest.raises(tb.errors.UsageError, match=r"a \.svg or a \.png"):
         found.chart(tmp_path / "x.pdf")
 
 
@@ -147,5 +147,5 @@ def test_a_chart_of_odd_names_is_still_xml(tmp_path):
 
 def test_a_chart_says_what_it_needs(found, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(tb.MissingDependencyError, match=r"tensorbytes\[chart\]"):
+    with pytest.raises(tb.errors.MissingDependencyError, match=r"tensorbytes\[chart\]"):
         found.chart(tmp_path / "x.png")

@@ -8,6 +8,8 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes import dtypes, formats
+from tensorbytes.errors import CorruptError, LossError
+from tensorbytes.formats import _zip
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_the_readme_case(model, tmp_path):
     assert (report.tensors, report.source_format, report.target_format) == (4, "tb", "npz")
     assert tb.equal(tb.load(tmp_path / "out.npz"), tb.load(model))
     assert "nothing lost" in str(report)
-    json.dumps(report.as_dict())
+    json.dumps(report.to_dict())
 
 
 def test_choosing_and_naming(model, tmp_path):
@@ -42,9 +44,9 @@ def test_choosing_and_naming(model, tmp_path):
     tb.convert(model, out, names="names", rename={"names": "words"})
     assert list(tb.load(out)) == ["words"]
     for bad in ({"names": ["nothing"]}, {"rename": {"nothing": "x"}}):
-        with pytest.raises(tb.UsageError, match="no tensor 'nothing'"):
+        with pytest.raises(tb.errors.UsageError, match="no tensor 'nothing'"):
             tb.convert(model, out, **bad)
-    with pytest.raises(tb.UsageError, match="no tensor of"):
+    with pytest.raises(tb.errors.UsageError, match="no tensor of"):
         tb.convert(model, out, names=[])
 
 
@@ -61,7 +63,7 @@ def test_one_tensor_for_formats_of_one(model, tmp_path):
     assert tb.load(tmp_path / "w.tensorproto").shape == (4, 3)
     tb.convert(model, tmp_path / "w.binpb", names="layer.0.weight", verify=True)
     assert tb.load(tmp_path / "w.binpb", to="tensor").name == "layer.0.weight"
-    with pytest.raises(tb.LossError, match="holds one tensor, and there are 4"):
+    with pytest.raises(tb.errors.LossError, match="holds one tensor, and there are 4"):
         tb.convert(model, tmp_path / "all.tensorproto", allow="all")
 
 
@@ -69,7 +71,7 @@ def test_a_file_for_each_tensor(model, tmp_path):
     report = tb.convert(model, tmp_path / "{name}.npy")
     assert len(report.files) == 4
     assert np.load(tmp_path / "layer.0.weight.npy").shape == (4, 3)
-    with pytest.raises(tb.LossError, match="names: left out"):
+    with pytest.raises(tb.errors.LossError, match="names: left out"):
         tb.convert(model, tmp_path / "{name}.raw")
     report = tb.convert(model, tmp_path / "{name}.raw", allow="all")
     assert [(loss.name, loss.dropped) for loss in report.losses] == [("names", True)]
@@ -95,9 +97,9 @@ def test_arrays_to_records_and_back(model, tmp_path):
     assert tb.diff(model, tmp_path / "back.tb").identical
     # A format without rows stacks unasked; one with rows keeps them.
     assert tb.convert(tmp_path / "rows.tfrecord", tmp_path / "back.npz", verify=True).changes == ["4 rows stacked"]
-    assert tb.convert(tmp_path / "rows.tfrecord", tmp_path / "stream.tb", verify=True).changes == []
-    assert [list(row["layer.0.weight"]) for row in tb.open(tmp_path / "stream.tb")][1] == [3, 4, 5]
-    assert tb.convert(tmp_path / "stream.tb", tmp_path / "again.tfrecord", verify=True).rows == 4
+    assert tb.convert(tmp_path / "rows.tfrecord", tmp_path / "table.tb", verify=True).changes == []
+    assert tb.load(tmp_path / "table.tb")["layer.0.weight"].tolist()[1] == [3, 4, 5]
+    assert tb.convert(tmp_path / "table.tb", tmp_path / "again.tfrecord", verify=True).rows == 4
     assert tb.diff(tmp_path / "rows.tfrecord", tmp_path / "again.tfrecord").identical
 
 
@@ -121,7 +123,7 @@ def test_shards_and_compression(model, tmp_path):
     report = tb.convert(tmp_path / "rows.tfrecord.gz", tmp_path / "s.tfrecord", shards=2, verify=True)
     assert len(report.files) == 2
     assert len(tb.open_records(f"{tmp_path}/s.tfrecord@2")) == 4
-    with pytest.raises(tb.UsageError, match="2 shards: only TFRecord files"):
+    with pytest.raises(tb.errors.UsageError, match="2 shards: only TFRecord files are written in shards"):
         tb.convert(model, tmp_path / "x.npz", shards=2)
 
 
@@ -129,20 +131,23 @@ def test_optional_features(tmp_path):
     with tb.RecordWriter(tmp_path / "x.tfrecord") as writer:
         writer.write({"a": 1, "b": 2})
         writer.write({"a": 3})
-    with pytest.raises(tb.LossError, match="rows that lack it"):
+    with pytest.raises(tb.errors.LossError, match="rows that lack it"):
         tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.npz")
     report = tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.npz", allow={"missing"})
     assert [loss.name for loss in report.losses] == ["b"]
     tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.tfrecord", verify=True)
     assert "b" not in tb.open_records(tmp_path / "y.tfrecord")[1]
     tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.tb", verify=True)
-    assert [list(row) for row in tb.open(tmp_path / "y.tb")] == [["a", "b"], ["a"]]
+    found = {name: column.tolist() for name, column in tb.load(tmp_path / "y.tb").items()}
+    assert found == {"a": [1, 3], "b": [2, 0], "b/mask0": [True, False]}
+    tb.convert(tmp_path / "y.tb", tmp_path / "z.tfrecord", verify=True)
+    assert tb.diff(tmp_path / "x.tfrecord", tmp_path / "z.tfrecord").identical
 
 
 def test_every_loss_is_listed_before_anything_is_written(tmp_path):
     tb.save({"z": np.ones(2, np.complex128), "s": np.array(["a"]), "ok": np.ones(1)}, tmp_path / "x.tb")
     out = tmp_path / "x.safetensors"
-    with pytest.raises(tb.LossError) as caught:
+    with pytest.raises(tb.errors.LossError) as caught:
         tb.convert(tmp_path / "x.tb", out)
     assert "z: left out" in str(caught.value)
     assert "s: left out" in str(caught.value)
@@ -158,11 +163,11 @@ def test_every_loss_is_listed_before_anything_is_written(tmp_path):
 
 def test_what_becomes_of_nested_values_in_rows(tmp_path):
     tb.save({"a": {"b": np.ones((2, 3))}, "c": np.ones(2)}, tmp_path / "x.tb")
-    with pytest.raises(tb.LossError, match="a/b: columns have a flat list of names"):
+    with pytest.raises(tb.errors.LossError, match="a/b: columns have a flat list of names"):
         tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0)
     tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0, allow="structure", verify=True)
     tb.save({"a": np.ones((2, 3)), "c": np.ones(3)}, tmp_path / "x.tb")
-    with pytest.raises(tb.LossError, match=r"one length along axis 0, got a: 2, c: 3"):
+    with pytest.raises(tb.errors.LossError, match=r"one length along axis 0, got a: 2, c: 3"):
         tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0)
 
 
@@ -171,7 +176,7 @@ def test_damage_is_not_copied(model, tmp_path):
     data = bytearray(model.read_bytes())
     data[-100] ^= 1
     model.write_bytes(data)
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.convert(model, tmp_path / "out.npz")
     assert not (tmp_path / "out.npz").exists()
 
@@ -183,7 +188,7 @@ def test_a_failed_conversion_leaves_the_old_file(model, tmp_path):
     for name, options in (("out.tfrecord", {"schema": {"a": ("float64", [2])}}), ("out.npz", {})):
         out = tmp_path / name
         out.write_bytes(b"old")
-        with pytest.raises(tb.TensorbytesError):
+        with pytest.raises(tb.errors.TensorbytesError):
             tb.convert(tmp_path / "s.tb", out, **options)
         assert out.read_bytes() == b"old"
     assert not list(tmp_path.glob("*.tmp"))
@@ -206,20 +211,20 @@ def test_verification_notices(model, tmp_path, monkeypatch):
         tb.save(x, target)
 
     monkeypatch.setattr(formats.Format, "write", harm)
-    with pytest.raises(tb.CorruptError, match="bias' differs"):
+    with pytest.raises(tb.errors.CorruptError, match="bias' differs"):
         tb.convert(model, tmp_path / "out.npz", verify=True)
 
 
 def test_unclear_calls(model, tmp_path):
-    with pytest.raises(tb.UsageError, match="no format has this suffix"):
+    with pytest.raises(tb.errors.UsageError, match="no format has this suffix"):
         tb.convert(model, tmp_path / "x.what")
-    with pytest.raises(tb.UsageError, match="unknown format"):
+    with pytest.raises(tb.errors.UsageError, match="unknown format"):
         tb.convert(model, tmp_path / "x.npz", src_format="what")
-    with pytest.raises(tb.UsageError, match="'gguf' is read-only"):
+    with pytest.raises(tb.errors.UsageError, match="'gguf' is read-only"):
         tb.convert(model, tmp_path / "x.gguf")
-    with pytest.raises(tb.UsageError, match="has no option"):
+    with pytest.raises(tb.errors.UsageError, match="has no option"):
         tb.convert(model, tmp_path / "x.npz", colour="red")
-    with pytest.raises(tb.UsageError, match="rows can't be stacked in a TFRecord file"):
+    with pytest.raises(tb.errors.UsageError, match="rows can't be stacked in format 'tfrecord'"):
         tb.convert(model, tmp_path / "x.tfrecord", stack=True, unstack=0)
     with pytest.raises(FileNotFoundError):
         tb.convert(tmp_path / "nothing.npz", tmp_path / "x.tb")
@@ -247,7 +252,7 @@ def test_names_that_clash(tmp_path, suffix, rename):
     tb.save({"a": np.ones(2), "b": np.zeros(3), "d": {"x": np.ones(1)}}, tmp_path / "in.tb")
     out = tmp_path / f"out.{suffix}"
     out.write_bytes(b"old")
-    with pytest.raises(tb.UsageError, match="one place"):
+    with pytest.raises(tb.errors.UsageError, match="one place"):
         tb.convert(tmp_path / "in.tb", out, rename=rename)
     assert out.read_bytes() == b"old"
 
@@ -264,7 +269,7 @@ def test_columns_that_were_not_chosen_are_not_read(tmp_path):
     import pyarrow.parquet
 
     pa.parquet.write_table(pa.table({"id": [1, 2], "text": ["a", None]}), tmp_path / "in.parquet")
-    with pytest.raises(tb.UnsupportedError, match="null"):
+    with pytest.raises(tb.errors.UnsupportedError, match="null"):
         tb.convert(tmp_path / "in.parquet", tmp_path / "out.npz")
     tb.convert(tmp_path / "in.parquet", tmp_path / "out.npz", names=["id"], verify=True)
     assert tb.load(tmp_path / "out.npz")["id"].tolist() == [1, 2]
@@ -288,7 +293,7 @@ def test_tables_keep_what_they_say_of_themselves(tmp_path):
         with tb.open(tmp_path / name) as file:
             assert file.meta["k"] == "v"
         assert tb.load(tmp_path / name)["l"] == [1, 2]
-    with pytest.raises(tb.LossError, match="metadata of the whole"):
+    with pytest.raises(tb.errors.LossError, match="metadata of the whole"):
         tb.convert(tmp_path / "in.arrow", tmp_path / "out.tfrecord")
 
 
@@ -304,7 +309,7 @@ def test_tables_in_memory(tmp_path):
 def test_two_tensors_of_one_name(tmp_path):
     tb.save({"a": {"b": np.ones(2)}, "a/b": np.zeros(2)}, tmp_path / "x.tb")
     tb.save({"a": {"b": np.full(2, 5.0)}, "a/b": np.zeros(2)}, tmp_path / "y.tb")
-    with pytest.raises(tb.LossError, match="two columns would be named 'a/b'"):
+    with pytest.raises(tb.errors.LossError, match="two columns would be named 'a/b'"):
         tb.convert(tmp_path / "x.tb", tmp_path / "x.tfrecord", unstack=0, allow="all")
     tb.convert(tmp_path / "x.tb", tmp_path / "x.npz", verify=True)
     assert tb.load(tmp_path / "x.npz")["a"]["b"].tolist() == [1, 1]
@@ -315,7 +320,7 @@ def test_losses_of_later_rows(tmp_path):
     with tb.open(tmp_path / "s.tb", "w") as stream:
         stream.write({"a": np.ones(2)})
         stream.write({"a": np.ones(2), "n": 3})
-    with pytest.raises(tb.LossError, match="Python int"):
+    with pytest.raises(tb.errors.LossError, match="Python int"):
         tb.convert(tmp_path / "s.tb", tmp_path / "s.tfrecord")
     report = tb.convert(tmp_path / "s.tb", tmp_path / "s.tfrecord", allow="kind", verify=True)
     assert [(loss.name, loss.feature) for loss in report.losses] == [("n", "kind")]
@@ -323,17 +328,17 @@ def test_losses_of_later_rows(tmp_path):
 
 def test_nothing_is_written_before_names_and_losses_are_checked(model, tmp_path):
     (tmp_path / "old.npz").write_bytes(b"old")
-    with pytest.raises(tb.UsageError, match="no tensor 'typo'"):
+    with pytest.raises(tb.errors.UsageError, match="no tensor 'typo'"):
         tb.convert(model, tmp_path / "old.npz", names=["names", "typo"])
     assert (tmp_path / "old.npz").read_bytes() == b"old"
-    with pytest.raises(tb.LossError):
+    with pytest.raises(tb.errors.LossError):
         tb.convert(model, tmp_path / "each_{name}.raw")
     assert not list(tmp_path.glob("each_*"))
 
 
 def test_verifying_several_files_and_what_can_t_be_read_again(model, tmp_path):
     assert tb.convert(model, tmp_path / "{name}.npy", verify=True).verified
-    with pytest.raises(tb.UsageError, match="takes a path"):
+    with pytest.raises(tb.errors.UsageError, match="takes a path"):
         tb.convert(model, io.BytesIO(), "npz", verify=True)
 
 
@@ -364,7 +369,7 @@ def test_calls_that_make_no_sense(model, tmp_path):
         ("s.tb", "x.tfrecord", {"colour": 1}),
         ("model.tb", "x.tfrecord", {"stack": True}),
     ):
-        with pytest.raises(tb.UsageError):
+        with pytest.raises(tb.errors.UsageError):
             tb.convert(tmp_path / source, tmp_path / target, **options)
 
 
@@ -410,10 +415,93 @@ def test_cast_by_name_is_refused_where_it_makes_no_sense(tmp_path):
         ("float9", "dtype to cast to"),
         ("int8", "dtype to"),
     ):
-        with pytest.raises(tb.UsageError, match=message):
+        with pytest.raises(tb.errors.UsageError, match=message):
             tb.convert(source, tmp_path / "c.npz", cast=cast)
-    with pytest.raises(tb.LossError, match="'w': float32 can't hold numbers as large as 1e"):
+    with pytest.raises(tb.errors.LossError, match="'w': float32 can't hold numbers as large as 1e"):
         tb.convert(source, tmp_path / "c.npz", cast="float32")
-    with pytest.raises(tb.UsageError, match="tensors can be cast, rows can't"):
+    with pytest.raises(tb.errors.UsageError, match="tensors can be cast, rows can't"):
         tb.convert(source, tmp_path / "c.tfrecord", cast="float32")
     assert not list(tmp_path.glob("c.*"))
+
+
+# ---- tables stay tables -----------------------------------------------------------
+
+
+def test_a_table_becomes_a_table_in_groups_not_an_object_for_each_row(tmp_path):
+    rows = 10_000
+    columns = {"id": np.arange(rows), "x": np.ones((rows, 3), np.float32), "word": np.array(["ab", "c"] * (rows // 2))}
+    tb.save(columns, tmp_path / "t.parquet")
+    report = tb.convert(tmp_path / "t.parquet", tmp_path / "t.tb", verify=True)
+    assert (report.rows, report.losses, report.changes) == (rows, [], [])
+    assert (tmp_path / "t.tb").stat().st_size < 1.1 * sum(x.nbytes for x in (columns["id"], columns["x"])) + 12 * rows
+    with tb.open(tmp_path / "t.tb") as file:
+        assert file.keys() == ["id", "x", "word"]
+        assert file["x"].shape == (rows, 3)
+        assert file["id"][4095:4098].tolist() == [4095, 4096, 4097]  # across two groups
+    assert tb.load(tmp_path / "t.tb")["word"].tolist() == columns["word"].tolist()
+    tb.convert(tmp_path / "t.tb", tmp_path / "u.arrow", verify=True)
+    tb.convert(tmp_path / "u.arrow", tmp_path / "u.tfrecord", verify=True)
+    assert tb.diff(tmp_path / "u.tfrecord", tmp_path / "t.parquet").identical
+
+
+def test_parts_of_a_table_of_the_frame(tmp_path):
+    tb.save({"id": np.arange(9000), "x": np.ones((9000, 2))}, tmp_path / "t.arrow")
+    tb.convert(tmp_path / "t.arrow", tmp_path / "t.tb")
+    parts = tb.split(tmp_path / "t.tb", tmp_path / "p.tb", rows=4000)
+    assert (parts.unit, parts.items) == ("row", [4000, 4000, 1000])
+    assert tb.load(parts.files[2])["id"].tolist() == list(range(8000, 9000))
+    tb.merge(parts.files, tmp_path / "m.tb")
+    assert tb.diff(tmp_path / "m.tb", tmp_path / "t.arrow").identical
+    assert tb.stats(tmp_path / "m.tb")["id"].max == 8999
+    assert tb.verify(tmp_path / "m.tb").ok
+
+
+def test_several_files_of_records_are_one_table(tmp_path):
+    with tb.RecordWriter(tmp_path / "x.tfrecord", shards=3) as writer:
+        for n in range(10):
+            writer.write({"n": n})
+    for target in (f"{tmp_path}/x.tfrecord@3", f"{tmp_path}/x.tfrecord-*"):
+        assert sorted(tb.load(target)["n"].tolist()) == list(range(10))
+    for target in (f"{tmp_path}/x.tfrecord@3", sorted(tmp_path.glob("x.tfrecord-*-of-*3"))):
+        assert tb.convert(target, tmp_path / "all.npz").rows == 10
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "parquet", "arrow", "pt", "tb"])
+def test_a_tensor_that_overflows_when_it_is_cast_is_a_loss_like_any_other(tmp_path, suffix):
+    np.savez_compressed(tmp_path / "s.npz", a=np.float32([1.1]), big=np.float32([1e30]), c=np.float32([2]))
+    target = tmp_path / f"o.{suffix}"
+    with pytest.raises(LossError, match="big: left out: tensor 'big': float16 can't hold numbers as large as"):
+        tb.convert(tmp_path / "s.npz", target, cast="float16")
+    assert not target.exists()
+    report = tb.convert(tmp_path / "s.npz", target, cast="float16", allow="cast")
+    assert [(loss.name, loss.dropped) for loss in report.losses] == [("big", True), ("a", False)]
+    assert sorted(tb.load(target)) == ["a", "c"]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "parquet", "arrow", "pt", "tb"])
+def test_damage_that_shows_in_reading_leaves_what_is_at_a_url(tmp_path, suffix):
+    import fsspec
+
+    rng = np.random.default_rng(0)
+    np.savez_compressed(tmp_path / "s.npz", a=rng.random(9000), b=rng.random(9000))
+    raw = bytearray((tmp_path / "s.npz").read_bytes())
+    raw[-2000] ^= 255  # in the second member
+    (tmp_path / "s.npz").write_bytes(raw)
+    store, url = fsspec.filesystem("memory"), f"memory://kept/x.{suffix}"
+    store.pipe(f"/kept/x.{suffix}", b"what was there before")
+    file = io.BytesIO()
+    for target, format in ((url, None), (file, "torchfile" if suffix == "pt" else suffix)):
+        with pytest.raises(CorruptError):
+            tb.convert(tmp_path / "s.npz", target, format)
+    assert store.cat(f"/kept/x.{suffix}") == b"what was there before"
+    assert file.getvalue() == b""
+
+
+def test_a_deflated_archive_is_inflated_once(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "s.npz", a=np.arange(900.0), b=np.arange(900))
+    inflated, real = [], _zip.content
+    monkeypatch.setattr(_zip, "content", lambda data, member: inflated.append(member.name) or real(data, member))
+    for suffix in ("npz", "safetensors", "parquet", "arrow", "tb"):
+        inflated.clear()
+        tb.convert(tmp_path / "s.npz", tmp_path / f"o.{suffix}")
+        assert sorted(inflated) == ["a.npy", "b.npy"], suffix

@@ -34,7 +34,7 @@ def test_inspect_a_document(files):
     ]
     assert found.tensors[0].nbytes == 48
     assert "float32 ragged" in str(found)
-    json.dumps(found.as_dict())
+    json.dumps(found.to_dict())
     assert [(t.name, t.dtype) for t in tb.inspect(files / "x.npz").tensors] == [(t[0], t[2]) for t in shown]
 
 
@@ -47,8 +47,8 @@ def test_inspect_records(files):
         "r": ("feature", "float32", (None,)),
     }
     assert found.schema["w"].shape == (3,)
-    json.dumps(found.as_dict())
-    assert tb.inspect(files / "stream.tb").objects == 4
+    json.dumps(found.to_dict())
+    assert {tensor.shape[0] for tensor in tb.inspect(files / "stream.tb").tensors} == {4}
     tb.convert(files / "x.tfrecord", files / "x.tfrecord.gz")
     packed = tb.inspect(files / "x.tfrecord.gz")
     assert (packed.objects, packed.details) == (4, {"compression": "gzip"})
@@ -60,7 +60,7 @@ def test_inspect_reads_no_data(files):
     data[2_000_000] ^= 1
     (files / "big.tb").write_bytes(data)
     assert tb.inspect(files / "big.tb").tensors[0].shape == (1 << 20,)
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.load(files / "big.tb")
 
 
@@ -108,7 +108,7 @@ def test_numbers(tmp_path):
     finite = np.isfinite(a) & np.isfinite(b)
     va, vb = a[finite].astype(float), b[finite].astype(float)
     assert x.numbers.cosine == pytest.approx(va @ vb / np.linalg.norm(va) / np.linalg.norm(vb))
-    json.dumps(found.as_dict())
+    json.dumps(found.to_dict())
 
 
 def test_minus_zero_is_told_apart_without_being_a_distance(tmp_path):
@@ -177,7 +177,7 @@ def test_damage_is_found_on_the_way(files):
     data = bytearray((files / "x.tb").read_bytes())
     data[40] ^= 1
     (files / "bad.tb").write_bytes(data)
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.diff(files / "x.tb", files / "bad.tb")
 
 
@@ -196,11 +196,11 @@ def test_what_is_not_close(tmp_path, a, b):
     found = tb.diff(tmp_path / "a.tb", tmp_path / "b.tb")
     assert not found.identical
     assert not found.close(rtol=1e-30, atol=0)
-    json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    json.loads(json.dumps(found.to_dict(), allow_nan=False))
 
 
 def test_a_name_that_neither_has(files):
-    with pytest.raises(tb.UsageError, match="typo"):
+    with pytest.raises(tb.errors.UsageError, match="typo"):
         tb.diff(files / "x.tb", files / "x.npz", names="typo")
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes.tools.profile import content_of
+from tensorbytes import errors
+from tensorbytes.ops.profile import content_of
 
 JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(50)
 
@@ -65,7 +66,7 @@ def test_features_are_counted_and_measured(tmp_path, name, compression):
     text = str(found)
     assert "looked at the first 1000 records" in text
     assert "caption  bytes optional  [2]  in 334  2 values" in text
-    json.dumps(found.as_dict())
+    json.dumps(found.to_dict())
     whole = tb.inspect(path, scan="all")
     assert (whole.objects, whole.sampled) == (1500, None)
     assert {t.name: t.present for t in whole.tensors}["caption"] == 500
@@ -93,7 +94,7 @@ def test_the_schema_beside_a_file_says_what_features_are(tmp_path):
 
 
 def test_feature_lists(tmp_path):
-    schema = tb.Schema({"id": tb.Feature("int64")}, {"tokens": tb.Feature("int64", [None])})
+    schema = tb.records.Schema({"id": tb.records.Feature("int64")}, {"tokens": tb.records.Feature("int64", [None])})
     with tb.RecordWriter(tmp_path / "x.tfrecord", schema=schema) as w:
         w.write({"id": 1, "tokens": [[5, 6], [7], []]})
         w.write({"id": 2, "tokens": [[8]]})
@@ -122,7 +123,7 @@ def test_shards_globs_lists_urls_and_file_objects(tmp_path):
         assert found.size == len(data)
     np.save(tmp_path / "a.npy", np.ones(3))
     np.save(tmp_path / "b.npy", np.ones(3))
-    with pytest.raises(tb.UsageError, match="stands for 2 files"):
+    with pytest.raises(errors.UsageError, match="stands for 2 files"):
         tb.inspect(f"{tmp_path}/*.npy")
 
 
@@ -138,7 +139,7 @@ def test_damage_is_told_with_what_came_before(tmp_path):
     assert tb.inspect(tmp_path / "x").objects is None
     data[20] ^= 1
     (tmp_path / "x").write_bytes(data)
-    with pytest.raises(tb.CorruptError, match="record 0"):
+    with pytest.raises(errors.CorruptError, match="record 0"):
         tb.inspect(tmp_path / "x")
 
 
@@ -155,7 +156,7 @@ def test_records_of_something_else(tmp_path):
     (record,) = found.tensors
     assert (found.objects, record.kind, record.sizes, record.content) == (3, "record", (6, 11), "text, JSON")
     assert "payloads()" in str(found)
-    with pytest.raises(tb.UsageError, match="something else than Examples"):
+    with pytest.raises(errors.UsageError, match="something else than Examples"):
         tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.npz")
 
 
@@ -180,9 +181,9 @@ def test_event_files(tmp_path):
             "note": ("text", "text", (), 1, (5, 5)),
         }
         assert "steps 3..9" in str(found)
-        json.dumps(found.as_dict())
+        json.dumps(found.to_dict())
     assert tb.inspect(file, scan=3).sampled == 3
-    with pytest.raises(tb.UsageError, match="read_events"):
+    with pytest.raises(errors.UsageError, match="read_events"):
         tb.diff(file, file)
 
 
@@ -210,7 +211,7 @@ def test_what_bytes_look_like(value, kind):
 @pytest.mark.parametrize("scan", [0, -1, 1.5, "some", True])
 def test_scan_is_a_number_or_all(tmp_path, scan):
     write(tmp_path / "x", [example({"a": [1]})])
-    with pytest.raises(tb.UsageError, match="scan="):
+    with pytest.raises(errors.UsageError, match="scan="):
         tb.inspect(tmp_path / "x", scan=scan)
 
 
@@ -248,10 +249,10 @@ def test_a_file_is_what_is_in_it(tmp_path, format, name):
 
 def test_compressed_tensors_are_named(tmp_path):
     (tmp_path / "x.tb.gz").write_bytes(gzip.compress(tb.dumps(np.ones(3))))
-    with pytest.raises(tb.UsageError, match="native frame, gzip-compressed; decompress it first"):
+    with pytest.raises(errors.UsageError, match="native frame, gzip-compressed; decompress it first"):
         tb.inspect(tmp_path / "x.tb.gz")
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"hello" * 20))
-    with pytest.raises(tb.UsageError, match="gzip-compressed"):
+    with pytest.raises(errors.UsageError, match="gzip-compressed"):
         tb.inspect(tmp_path / "y.gz")
 
 
@@ -272,8 +273,9 @@ def test_looking_into_a_file_loads_little(tmp_path):
     tb.save({"w": np.ones(3)}, tmp_path / "x.tb")
     code = (
         f"import sys, tensorbytes as tb; tb.inspect({str(tmp_path / 'x.tb')!r})\n"
-        "print(sorted(name for name in sys.modules if name.startswith(('tensorbytes.records.read', "
-        "'tensorbytes.records.write', 'tensorbytes.quantization', 'tensorbytes.tools.bench', 'tensorbytes.tools.conv', "
+        "print(sorted(name for name in sys.modules if name.startswith(('tensorbytes.formats.tfrecord.read', "
+        "'tensorbytes.formats.tfrecord.write', 'tensorbytes.quantization', 'tensorbytes.ops.bench', "
+        "'tensorbytes.ops.conv', "
         "'isal', 'concurrent', 'ml_dtypes', 'torch', 'tensorflow', 'pyarrow'))))"
     )
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONSTARTUP"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tensorbytes as tb
 from tensorbytes.formats import _tensorproto  # noqa: F401 - loaded before hypothesis counts the time
-from tensorbytes.records.schema import Schema
+from tensorbytes.formats.tfrecord.schema import Schema
 
 RNG = np.random.default_rng(0)
 TENSORS = {f"layer{i}.w": RNG.normal(size=(10 + i, 4)).astype(np.float32) for i in range(7)} | {"step": np.int64(3)}
@@ -58,7 +58,7 @@ def test_records_are_cut_in_order_and_nothing_is_lost(records, tmp_path, how):
     assert (tmp_path / "z.tfrecord").read_bytes() == records.read_bytes()
     assert (merged.total, merged.files) == (25, [str(tmp_path / "z.tfrecord")])
     assert tb.open_records(tmp_path / "z.tfrecord").schema["text"].dtype == "text"
-    json.dumps(made.as_dict())
+    json.dumps(made.to_dict())
     assert "25 records in" in str(made)
 
 
@@ -106,10 +106,10 @@ def test_damage_stops_it_and_leaves_nothing(records, tmp_path):
     data[len(data) // 2] ^= 1
     records.write_bytes(data)
     before = files_in(tmp_path)
-    with pytest.raises(tb.CorruptError, match=r"x\.tfrecord: .*record \d+") as caught:
+    with pytest.raises(tb.errors.CorruptError, match=r"x\.tfrecord: .*record \d+") as caught:
         tb.split(records, tmp_path / "y.tfrecord", rows=3)
     assert caught.value.at > 0
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         tb.merge([records], tmp_path / "y.tfrecord")
     assert files_in(tmp_path) == before
 
@@ -135,9 +135,9 @@ def test_an_input_is_never_replaced(records, tmp_path):
     made = tb.split(records, tmp_path / "y.tfrecord", shards=2)
     contents = [Path(file).read_bytes() for file in made.files]
     for target in made.files:
-        with pytest.raises(tb.UsageError, match="one of the files that are read"):
+        with pytest.raises(tb.errors.UsageError, match="one of the files that are read"):
             tb.merge(made.files, target)
-    with pytest.raises(tb.UsageError, match="one of the files that are read"):
+    with pytest.raises(tb.errors.UsageError, match="one of the files that are read"):
         tb.split(f"{tmp_path}/y.tfrecord@2", tmp_path / "y.tfrecord", shards=2)
     assert [Path(file).read_bytes() for file in made.files] == contents
     assert not [name for name in files_in(tmp_path) if name.endswith(".tmp")]
@@ -217,7 +217,7 @@ def test_tables_of_other_columns(tmp_path):
     tb.save({"a": np.arange(3)}, tmp_path / "a.arrow")
     tb.save({"b": np.arange(3)}, tmp_path / "b.arrow")
     before = files_in(tmp_path)
-    with pytest.raises(tb.SchemaError, match="column"):
+    with pytest.raises(tb.errors.SchemaError, match="column"):
         tb.merge([tmp_path / "a.arrow", tmp_path / "b.arrow"], tmp_path / "c.arrow")
     assert files_in(tmp_path) == before
 
@@ -289,7 +289,7 @@ def test_safetensors_parts_have_an_index(tmp_path):
     merged = tb.merge(tmp_path / "model.safetensors.index.json", tmp_path / "one.safetensors")
     assert (merged.total, tb.inspect(tmp_path / "one.safetensors").meta) == (7, {"format": "pt"})
     for target in ("x.safetensors", "model.safetensors"):
-        with pytest.raises(tb.UsageError, match="one of the files that are read"):
+        with pytest.raises(tb.errors.UsageError, match="one of the files that are read"):
             tb.split(tmp_path / target, tmp_path / target, nbytes=300)
     tb.merge(made.files, tmp_path / "all.npz")  # and to another format
     assert tb.diff(tmp_path / "x.safetensors", tmp_path / "all.npz").identical
@@ -304,7 +304,7 @@ def test_lists_stay_whole(tmp_path):
     assert tb.diff(tmp_path / "x.tb", tmp_path / "z.tb").identical
     assert tb.inspect(tmp_path / "z.tb").meta == {"epoch": "3"}
     tb.save([np.ones(3), np.ones(4)], tmp_path / "l.tb")
-    with pytest.raises(tb.UsageError, match="nothing to cut between"):
+    with pytest.raises(tb.errors.UsageError, match="nothing to cut between"):
         tb.split(tmp_path / "l.tb", tmp_path / "m.tb", shards=2)
 
 
@@ -312,14 +312,14 @@ def test_names_choose(tmp_path):
     tb.save(TENSORS, tmp_path / "x.npz")
     made = tb.split(tmp_path / "x.npz", tmp_path / "y.npz", shards=2, names="layer[0-3]*")
     assert made.total == 4
-    with pytest.raises(tb.UsageError, match="no tensor 'nope'"):
+    with pytest.raises(tb.errors.UsageError, match="no tensor 'nope'"):
         tb.split(tmp_path / "x.npz", tmp_path / "w.npz", shards=2, names="nope")
 
 
 def test_a_doubled_name_is_told_with_its_files(tmp_path):
     tb.save({"w": np.ones(3), "v": np.ones(1)}, tmp_path / "a.npz")
     tb.save({"w": np.zeros(3)}, tmp_path / "b.tb")
-    with pytest.raises(tb.UsageError, match=r"'w' is in .*a\.npz and in .*b\.tb; pass prefix='stem'"):
+    with pytest.raises(tb.errors.UsageError, match=r"'w' is in .*a\.npz and in .*b\.tb; pass prefix='stem'"):
         tb.merge([tmp_path / "a.npz", tmp_path / "b.tb"], tmp_path / "c.npz")
     assert not (tmp_path / "c.npz").exists()
     tb.merge([tmp_path / "a.npz", tmp_path / "b.tb"], tmp_path / "c.npz", prefix="stem")
@@ -327,25 +327,25 @@ def test_a_doubled_name_is_told_with_its_files(tmp_path):
     tb.merge(f"{tmp_path}/[ab].*", tmp_path / "d.npz", prefix=lambda path: Path(path).suffix)
     assert sorted(tb.load(tmp_path / "d.npz")) == [".npz/v", ".npz/w", ".tb/w"]
     tb.save({"w": {"x": np.ones(1)}}, tmp_path / "n.tb")
-    with pytest.raises(tb.UsageError, match="two values one place"):
+    with pytest.raises(tb.errors.UsageError, match="two values one place"):
         tb.merge([tmp_path / "b.tb", tmp_path / "n.tb"], tmp_path / "e.tb")
 
 
 def test_single_tensors_are_called_like_their_files(tmp_path):
     for name in "abc":
         np.save(tmp_path / f"{name}.npy", np.full(3, ord(name)))
-    with pytest.raises(tb.UsageError, match="has no name"):
+    with pytest.raises(tb.errors.UsageError, match="has no name"):
         tb.merge(f"{tmp_path}/*.npy", tmp_path / "all.npz")
     tb.merge(f"{tmp_path}/*.npy", tmp_path / "all.npz", prefix="stem")
     assert {name: int(value[0]) for name, value in np.load(tmp_path / "all.npz").items()} == {"a": 97, "b": 98, "c": 99}
-    with pytest.raises(tb.UsageError, match="nothing to cut between"):
+    with pytest.raises(tb.errors.UsageError, match="nothing to cut between"):
         tb.split(tmp_path / "a.npy", tmp_path / "d.npy", shards=2)
 
 
 def test_metadata_must_agree(tmp_path):
     tb.save({"a": np.ones(1)}, tmp_path / "a.tb", meta={"epoch": "3", "x": "1"})
     tb.save({"b": np.ones(1)}, tmp_path / "b.tb", meta={"epoch": "4", "y": "2"})
-    with pytest.raises(tb.UsageError, match=r"'epoch' is '3' in .*a\.tb and '4' in"):
+    with pytest.raises(tb.errors.UsageError, match=r"'epoch' is '3' in .*a\.tb and '4' in"):
         tb.merge([tmp_path / "a.tb", tmp_path / "b.tb"], tmp_path / "c.tb")
     tb.merge([tmp_path / "a.tb", tmp_path / "b.tb"], tmp_path / "c.tb", allow="meta")
     assert tb.inspect(tmp_path / "c.tb").meta == {"epoch": "3", "x": "1", "y": "2"}
@@ -360,7 +360,7 @@ def test_damage_in_a_file_of_tensors(tmp_path):
         lambda: tb.split(tmp_path / "x.tb", tmp_path / "y.tb", shards=2),
         lambda: tb.merge([tmp_path / "x.tb"], tmp_path / "y.tb"),
     ):
-        with pytest.raises(tb.CorruptError, match=r"x\.tb"):
+        with pytest.raises(tb.errors.CorruptError, match=r"x\.tb"):
             work()
     assert files_in(tmp_path) == ["x.tb"]
 
@@ -379,26 +379,26 @@ def test_damage_in_a_file_of_tensors(tmp_path):
 )
 def test_what_can_t_be_asked_for(records, tmp_path, words, arguments):
     before = files_in(tmp_path)
-    with pytest.raises(tb.UsageError, match=words):
+    with pytest.raises(tb.errors.UsageError, match=words):
         tb.split(records, tmp_path / "y.tfrecord", **arguments)
     assert files_in(tmp_path) == before
 
 
 def test_files_that_don_t_go_together(records, tmp_path):
     tb.save({"a": np.ones(3), "b": np.ones(2)}, tmp_path / "x.npz")
-    with pytest.raises(tb.UsageError, match=r"x\.tfrecord holds records and .*x\.npz tensors"):
+    with pytest.raises(tb.errors.UsageError, match=r"x\.tfrecord holds records and .*x\.npz tensors"):
         tb.merge([tmp_path / "x.npz", records], tmp_path / "y.npz")
-    with pytest.raises(tb.UsageError, match="not rows"):
+    with pytest.raises(tb.errors.UsageError, match="not rows"):
         tb.split(tmp_path / "x.npz", tmp_path / "y.npz", rows=2)
-    with pytest.raises(tb.UsageError, match="can't be cut into 3"):
+    with pytest.raises(tb.errors.UsageError, match="can't be cut into 3"):
         tb.split(tmp_path / "x.npz", tmp_path / "y.npz", shards=3)
     for work in (
         lambda: tb.split(records, tmp_path / "y.npz", shards=2),
         lambda: tb.merge([records], tmp_path / "y.npz"),
     ):
-        with pytest.raises(tb.UsageError, match=r"y\.npz: records are copied as they are; convert\(src, dst\)"):
+        with pytest.raises(tb.errors.UsageError, match=r"y\.npz: records are copied as they are; convert\(src, dst\)"):
             work()
-    with pytest.raises(tb.UsageError, match="local path"):
+    with pytest.raises(tb.errors.UsageError, match="local path"):
         tb.split(records, "memory://y.tfrecord", shards=2)
-    with pytest.raises(tb.UsageError, match="no files"):
+    with pytest.raises(tb.errors.UsageError, match="no files"):
         tb.merge([], tmp_path / "y.npz")

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 import tensorbytes as tb
 from tensorbytes import dtypes
-from tensorbytes.tools import pieces, tallies
-from tensorbytes.tools.sources import Columns
-from tensorbytes.tools.statistics import stats
+from tensorbytes.ops import pieces, tallies
+from tensorbytes.ops.statistics import stats
+from tensorbytes.rows import Table
 from tests.support import CORPUS
 
 
 def only(x, **options):
     (found,) = stats(x, **options).values()
-    json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert str(found)
     if found.histogram is not None:
         finite = found.count - found.nan - found.positive_inf - found.negative_inf
@@ -209,7 +209,7 @@ def test_times():
     x = np.array(["2020-01-01", "NaT", "2020-01-03", "1969-12-31"], "M8[D]")
     found = only(x)
     assert (found.of, found.nan, found.negative, found.count) == ("datetime64[D]", 1, 1, 4)
-    shown = found.as_dict()
+    shown = found.to_dict()
     assert (shown["earliest"], shown["latest"]) == ("1969-12-31", "2020-01-03")
     assert "1969-12-31 to 2020-01-03" in str(found)
     spans = only(np.array([5, -3], "m8[25s]"))
@@ -301,7 +301,7 @@ def test_files(tmp_path, weights, file, options):
     assert found["w"].mean == math.fsum(weights["w"].ravel().tolist()) / weights["w"].size
     assert stats(tmp_path / file, "w", bins=7).keys() == {"w"}
     assert stats(tmp_path / file, ["[bh]"]).keys() == {"b", "h"}
-    with pytest.raises(tb.UsageError, match="there is no tensor 'nope'"):
+    with pytest.raises(tb.errors.UsageError, match="there is no tensor 'nope'"):
         stats(tmp_path / file, "nope")
 
 
@@ -351,7 +351,7 @@ def test_records(tmp_path):
     assert (found["tag"].count, found["tag"].missing, found["tag"].frequent) == (200, 800, (("t", 200),))
     assert stats(tmp_path / "x.tfrecord", "id").keys() == {"id"}
     assert stats([str(tmp_path / "x.tfrecord")] * 2, "id")["id"].count == 2000
-    with pytest.raises(tb.UsageError, match="there is no tensor 'nope'"):
+    with pytest.raises(tb.errors.UsageError, match="there is no tensor 'nope'"):
         stats(tmp_path / "x.tfrecord", "nope")
     tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.tfrecord.gz")
     assert stats(tmp_path / "x.tfrecord.gz") == found
@@ -360,7 +360,7 @@ def test_records(tmp_path):
 def test_rows_that_lack_a_value_do_not_count():
     column = tb.Tensor("int64", (5, 2), np.arange(10))
     present = np.array([True, False, True, True, False])
-    seen = list(pieces._column("x", column, Columns({"x": column}, 5, {"x": present})))
+    seen = list(pieces._column("x", Table({"x": column}, 5, {("x", 0): present})))
     assert (sum(piece.rows for piece in seen), sum(piece.missing for piece in seen)) == (5, 2)
     parts = [piece.values.numpy() for piece in seen if piece.values is not None]
     np.testing.assert_array_equal(np.concatenate(parts), column.numpy()[present])
@@ -378,7 +378,7 @@ def test_damage_is_found(tmp_path):
     data = bytearray((tmp_path / "x.tb").read_bytes())
     data[200_000] ^= 1
     (tmp_path / "x.tb").write_bytes(data)
-    with pytest.raises(tb.CorruptError, match=r"x\.tb"):
+    with pytest.raises(tb.errors.CorruptError, match=r"x\.tb"):
         stats(tmp_path / "x.tb")
 
 
@@ -399,20 +399,20 @@ def test_memory_stays_small(tmp_path):
 
 def test_arguments():
     for bins in (0, -1, 2.5, True, 10**9):
-        with pytest.raises(tb.UsageError, match="bins"):
+        with pytest.raises(tb.errors.UsageError, match="bins"):
             stats([1.0], bins=bins)
-    with pytest.raises(tb.UsageError, match="goes with a file"):
+    with pytest.raises(tb.errors.UsageError, match="goes with a file"):
         stats(np.zeros(3), format="npy")
-    with pytest.raises(tb.UnsupportedError):
+    with pytest.raises(tb.errors.UnsupportedError):
         stats(object())
-    with pytest.raises(tb.UsageError, match="there is no tensor 'b'"):
+    with pytest.raises(tb.errors.UsageError, match="there is no tensor 'b'"):
         stats({"a": 1}, "b")
 
 
 def test_no_framework_is_loaded(tmp_path):
     tb.save({"w": np.ones(9), "t": np.array(["a"], object)}, tmp_path / "x.tb")
     code = (
-        "import sys; from tensorbytes.tools.statistics import stats; stats(sys.argv[1])\n"
+        "import sys; from tensorbytes.ops.statistics import stats; stats(sys.argv[1])\n"
         "print(sorted({'torch', 'tensorflow', 'jax', 'scipy', 'pyarrow'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code, tmp_path / "x.tb"], capture_output=True, text=True, check=True)
@@ -421,5 +421,5 @@ def test_no_framework_is_loaded(tmp_path):
 
 def test_a_bomb_is_refused_as_it_is_when_loaded():
     path = CORPUS / "reject" / "tb" / "compressed-claims-16-gibibytes.bin"
-    with pytest.raises(tb.LimitError):
+    with pytest.raises(tb.errors.LimitError):
         tb.stats(path)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import Feature, build_index, errors, open_records, plan
-from tensorbytes.records.files.index import INDEX_SUFFIX
+from tensorbytes import errors, open_records
+from tensorbytes.formats.tfrecord.files.index import INDEX_SUFFIX
+from tensorbytes.records import Feature, build_index, plan
 from tests.support.record_cases import by_hand, expected, numbered, plain_row, rows_of, stream, write
 from tests.support.record_cases import example as made
 from tests.support.wire_bytes import framed

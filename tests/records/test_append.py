@@ -15,10 +15,10 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.records.files.sources import detect
-from tensorbytes.records.read.reader import open_records
-from tensorbytes.records.schema import Schema
-from tensorbytes.records.write.writer import RecordWriter
+from tensorbytes.formats.tfrecord.files.bytestreams import detect
+from tensorbytes.formats.tfrecord.read.reader import open_records
+from tensorbytes.formats.tfrecord.schema import Schema
+from tensorbytes.formats.tfrecord.write.writer import RecordWriter
 from tests.support.written_records import examples, names, payloads, written
 
 

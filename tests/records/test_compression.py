@@ -10,11 +10,12 @@ import cramjam
 import numpy as np
 import pytest
 
+import tensorbytes as tb
 from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
+from tensorbytes.formats.tfrecord.files.bytestreams import detect, open_stream
 from tensorbytes.io.streams import engines
 from tensorbytes.io.streams.detection import NAMES
 from tensorbytes.io.streams.encoders import open_encoder
-from tensorbytes.records.files.sources import detect, open_source
 from tests.support.packed_bytes import PACKED, Pipe, drain, pack, some_records, threads_left, unpack, unpack_whole
 from tests.support.wire_bytes import framed
 
@@ -63,7 +64,7 @@ def tensorflow_reads(path, name):
 def test_what_tensorflow_writes_we_read(tmp_path, name, records):
     path = str(tmp_path / "x")
     tensorflow_writes(path, name, records)
-    with open_source(path) as source:
+    with open_stream(path) as source:
         assert source.compression == (name if os.path.getsize(path) else "none")
         assert drain(source) == (framed(*records), None)
 
@@ -211,7 +212,7 @@ def test_a_pipe_that_is_cut_tells_the_same(name):
     _, packed = small_file(name)
     for cut in range(1, len(packed)):
         whole, error = unpack(packed[:cut], name)
-        with open_source(Pipe(packed[:cut]), name, prefetch=False) as source:
+        with open_stream(Pipe(packed[:cut]), name, prefetch=False) as source:
             out, same = drain(source)
         assert (out, str(same).partition(":")[2]) == (whole, str(error).partition(":")[2])
 
@@ -230,7 +231,7 @@ def test_every_flipped_bit_is_an_error_or_changes_nothing(name):
         else:
             assert 0 <= error.at <= len(damaged)
         assert out.startswith(decodable(name, damaged))
-        with open_source(Pipe(damaged, most=7), name, prefetch=False) as source:
+        with open_stream(Pipe(damaged, most=7), name, prefetch=False) as source:
             piped, same = drain(source)
         if error is None:  # zlib refuses a few code tables that isal can use, and rightly
             assert out.startswith(piped)
@@ -305,7 +306,7 @@ def test_a_file_that_is_not_what_it_is_said_to_be():
 def test_an_empty_file_is_an_empty_stream(tmp_path, name):
     (tmp_path / "x").write_bytes(b"")
     for how in (name, "auto"):
-        with open_source(tmp_path / "x", how) as source:
+        with open_stream(tmp_path / "x", how) as source:
             assert drain(source) == (b"", None)
 
 
@@ -415,3 +416,21 @@ def test_levels():
     for name, level in (("gzip", 10), ("zlib", -1), ("gzip", "high"), ("snappy", 1), ("none", 0)):
         with pytest.raises(UsageError, match="level from 0 to 9"):
             open_encoder(name, level)
+
+
+@pytest.mark.parametrize("first", [0, 5, 11])
+def test_a_gzip_file_is_recognised_whose_first_member_is_short(tmp_path, first):
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        writer.write_batch({"x": np.arange(4)})
+    plain = (tmp_path / "x.tfrecord").read_bytes()
+    members = [gzip.compress(part) for part in (plain[:first], b"", plain[first:])]
+    path = tmp_path / "y.tfrecord.gz"
+    path.write_bytes(b"".join(members))
+    assert tb.load(path)["x"].tolist() == [0, 1, 2, 3]
+    tb.convert(path, tmp_path / "y.npz")
+    assert tb.load(tmp_path / "y.npz")["x"].tolist() == [0, 1, 2, 3]
+    path.rename(tmp_path / "nameless")
+    assert tb.inspect(tmp_path / "nameless").format == "tfrecord"
+    path.write_bytes(gzip.compress(plain)[:-9] + b"\0" * 9)
+    with pytest.raises(CorruptError):
+        tb.load(path)

@@ -17,9 +17,9 @@ from tensorflow.core.framework import summary_pb2
 from tensorflow.core.util import event_pb2
 
 from tensorbytes.errors import CorruptError, LimitError, Limits, TensorbytesError, UnsupportedError, UsageError
+from tensorbytes.formats.tfrecord.read.reader import DamageWarning
+from tensorbytes.io.paths import Split
 from tensorbytes.records.events import Event, read_events, read_scalars
-from tensorbytes.records.files.paths import Split
-from tensorbytes.records.read.reader import DamageWarning
 from tensorbytes.records.summaries import Audio, Histogram, Image, Metadata
 from tests.support.wire_bytes import (
     DELIMITED,

@@ -14,7 +14,13 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tensorbytes import errors
-from tensorbytes.records.example import canonical, encode_example, encode_sequence, parse_example, parse_sequence
+from tensorbytes.formats.tfrecord.example import (
+    canonical,
+    encode_example,
+    encode_sequence,
+    parse_example,
+    parse_sequence,
+)
 from tests.support.example_bytes import (
     BROKEN,
     BYTES,

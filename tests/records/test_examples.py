@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes import Schema, errors, infer_schema, open_records
+from tensorbytes import errors, open_records
+from tensorbytes.records import Schema, infer_schema
 from tests.records.test_example_grammar import CASES, REFUSED
 from tests.support.example_bytes import BROKEN, BYTES, FLOAT, INT64, by_entries
 from tests.support.record_cases import (
@@ -192,8 +193,8 @@ def test_a_schema_is_inferred_over_blocks_and_files(large):
 def test_a_schema_is_inferred_within_limits():
     records = [made(**{f"f{n}": [n] for n in range(5000)})] * 2
     assert len(infer_schema(stream(records)).features) == 5000
-    for limits in (tb.Limits(max_objects=100), tb.Limits(max_bytes=10_000)):
-        with pytest.raises(tb.LimitError):
+    for limits in (tb.errors.Limits(max_objects=100), tb.errors.Limits(max_bytes=10_000)):
+        with pytest.raises(tb.errors.LimitError):
             infer_schema(stream(records), limits=limits)
 
 
@@ -229,14 +230,14 @@ def test_the_name_of_a_compression_is_checked_before_anything_is_read(tmp_path, 
 def test_tensors_are_no_examples(tmp_path, value):
     path = tmp_path / "m.tb"
     tb.save(value, path)
-    optional = {"a": tb.Feature("int64", optional=True)}
+    optional = {"a": tb.records.Feature("int64", optional=True)}
     for use in (
         lambda: list(open_records(path)),
         lambda: list(open_records(path).batches(10)),
         lambda: list(open_records(path, schema=optional)),
         lambda: open_records(path).schema,
         lambda: open_records(path)[0],
-        lambda: tb.infer_schema(path),
+        lambda: tb.records.infer_schema(path),
     ):
         with pytest.raises(
             errors.UsageError, match=r"m\.tb: records of tensors rather than Examples; tb\.open\(path\)"

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from tensorbytes.errors import MissingDependencyError, UsageError
-from tensorbytes.records.files.paths import Split, base_path, expand, shard_path
+from tensorbytes.io.paths import Split, base_path, expand, shard_path
 
 
 class Place:

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes import Feature, Schema, errors, open_records
+from tensorbytes import errors, open_records
+from tensorbytes.ops.quantizing import quantize
 from tensorbytes.quantization import Quantize
-from tensorbytes.tools.quantizing import quantize
+from tensorbytes.records import Feature, Schema
 from tests.support.record_cases import example as made
 from tests.support.record_cases import stream
 from tests.support.wire_bytes import field
@@ -58,7 +59,7 @@ def test_what_was_written_comes_back_within_the_error(tmp_path, encoding, spec, 
         done = quantize(x, spec)
         want = done.dequantize().numpy()
         assert single.tobytes() == row.tobytes() == want.tobytes()
-        assert np.abs(x.astype(np.float64) - single).max() <= done.report.max_error
+        assert np.abs(x.astype(np.float64) - single).max() <= done.cost.max_error
     assert np.abs(X - batch).max() > 0
     other = tmp_path / "other.tfrecord"
     written(other, schema=schema, **({"batch": {"x": X}} if rows else {"rows": [{"x": x} for x in X]}))
@@ -237,7 +238,7 @@ def test_quantized_tensors_are_recognised_without_a_schema(tmp_path):
     }
     written(path, rows, schema=schema)
     (tmp_path / "x.tfrecord.schema.json").unlink()
-    found = tb.infer_schema(path)
+    found = tb.records.infer_schema(path)
     assert found["x"] == schema["x"]
     assert (found["b"], found["t"]) == (Feature("bytes"), Feature("bytes"))
     for row, want in zip(open_records(path), rows, strict=True):
@@ -257,12 +258,12 @@ def test_what_only_starts_as_quantized_tensors_stays_bytes():
         ([payload[0], payload[0][:-1]], Feature("bytes")),
     ]
     for cells, want in cases:
-        assert tb.infer_schema(stream([made(x=[cell]) for cell in cells]))["x"] == want
-    assert tb.infer_schema(stream([made(x=[payload[0], payload[0]])]))["x"] == Feature("bytes", [2])
+        assert tb.records.infer_schema(stream([made(x=[cell]) for cell in cells]))["x"] == want
+    assert tb.records.infer_schema(stream([made(x=[payload[0], payload[0]])]))["x"] == Feature("bytes", [2])
 
 
 def written_cell(spec, values):
-    from tensorbytes.records.schema import quantized
+    from tensorbytes.formats.tfrecord.schema import quantized
 
     value = tb.loads(tb.dumps(np.array(values, np.float32)), to="tensor")
     return b"".join(quantized.cell(value, Quantize.of(spec), "tensorproto"))
@@ -329,7 +330,7 @@ def column(cells, dtype="float32"):
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_cells_read_together_are_those_read_one_by_one(spec, monkeypatch):
-    from tensorbytes.records.schema import quantized
+    from tensorbytes.formats.tfrecord.schema import quantized
 
     cells, stored = CELLS[str(spec)], Quantize.of(spec).dtype
     together, integers, calls = column(cells), column(cells, stored), []

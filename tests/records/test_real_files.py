@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes import build_index, errors, infer_schema, open_records, plan, verify
+from tensorbytes import errors, open_records, verify
+from tensorbytes.records import build_index, infer_schema, plan
 from tests.support import REAL_FILES
 from tests.support.example_bytes import by_entries
 from tests.support.record_cases import expected, plain_batches, plain_rows, present

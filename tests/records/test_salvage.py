@@ -20,9 +20,9 @@ from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import reference, salvage_reference
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, LimitError, Limits, UsageError
+from tensorbytes.formats.tfrecord.files.bytestreams import open_stream
+from tensorbytes.formats.tfrecord.files.salvage import check_records, intact, keep_records
 from tensorbytes.io.streams.encoders import open_encoder
-from tensorbytes.records.files.salvage import intact, repair, verify
-from tensorbytes.records.files.sources import open_source
 from tests.support.salvage_bytes import (
     INNER,
     NESTED,
@@ -46,7 +46,7 @@ STEP = 1 if _wire.ACCELERATED else 7
 def repaired(data):
     """The bytes that repair makes of damaged ones, and its report."""
     out = io.BytesIO()
-    report = repair(io.BytesIO(data), out, compression="none")
+    report = keep_records(io.BytesIO(data), out, compression="none")
     return out.getvalue(), report
 
 
@@ -435,7 +435,7 @@ def test_a_hundred_megabytes_with_a_thousand_damages():
     for at in random.integers(0, len(data) - 64, 1000).tolist():
         data[at : at + 64] = random.bytes(64)
         touched |= {at // 1016, (at + 63) // 1016}
-    report = verify(io.BytesIO(data))
+    report = check_records(io.BytesIO(data))
     assert 100_000 - len(touched) <= report.records < 100_000
     assert report.size == len(data)
     assert 900 < len(report.damages) <= 2000
@@ -462,7 +462,7 @@ def compressed(data, name):
 
 
 def plain(data, name):
-    with open_source(io.BytesIO(data), name) as source:
+    with open_stream(io.BytesIO(data), name) as source:
         out, room = bytearray(), memoryview(bytearray(1000))
         while count := source.readinto(room):
             out += room[:count]
@@ -477,19 +477,19 @@ def test_damaged_records_in_sound_compression(tmp_path, name):
         data[file.borders[number + 1] - 1] ^= 1
         path, fixed = tmp_path / "damaged", tmp_path / "fixed"
         path.write_bytes(compressed(data, name))
-        report = repair(path, fixed)
+        report = keep_records(path, fixed)
         (damage,) = report.damages
         start, end = file.borders[number : number + 2]
         assert (damage.kind, damage.start, damage.end, damage.record) == ("payload", start, end, number)
         assert plain(fixed.read_bytes(), name) == file.data[:start] + file.data[end:]
-        assert verify(fixed).ok
+        assert check_records(fixed).ok
 
 
 def test_cut_compression():
     file = FILES["nested"]
     data = gzip.compress(file.data)
     for size in range(20, len(data), 3):
-        report = verify(io.BytesIO(data[:size]), compression="gzip")
+        report = check_records(io.BytesIO(data[:size]), compression="gzip")
         (damage,) = report.damages
         assert damage.kind == "compression"
         assert damage.cause
@@ -498,10 +498,10 @@ def test_cut_compression():
         out = io.BytesIO()
         if not report.records:
             with pytest.raises(CorruptError, match="no record in it is whole"):
-                repair(io.BytesIO(data[:size]), out, compression="gzip")
+                keep_records(io.BytesIO(data[:size]), out, compression="gzip")
             assert out.getvalue() == b""
             continue
-        repair(io.BytesIO(data[:size]), out, compression="gzip")
+        keep_records(io.BytesIO(data[:size]), out, compression="gzip")
         assert gzip.decompress(out.getvalue()) == file.data[: damage.start]
 
 
@@ -511,18 +511,18 @@ def test_flipped_bits_in_compressed_data():
     for bit in range(8 * 10, 8 * len(data), 31):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
-        report = verify(io.BytesIO(changed), compression="gzip")
+        report = check_records(io.BytesIO(changed), compression="gzip")
         assert report.damages
         assert report.intact == report.size - report.lost
         if not report.records:
             continue
         out = io.BytesIO()
-        repair(io.BytesIO(changed), out, compression="gzip")
+        keep_records(io.BytesIO(changed), out, compression="gzip")
         assert in_order(salvaged(gzip.decompress(out.getvalue())).payloads, file.payloads)
 
 
 def test_compression_that_breaks_between_records():
-    report = verify(io.BytesIO(gzip.compress(FILES["plain"].data) + b"garbage"))
+    report = check_records(io.BytesIO(gzip.compress(FILES["plain"].data) + b"garbage"))
     (damage,) = report.damages
     assert (damage.kind, damage.start, damage.end) == ("compression", report.size, report.size)
     assert report.records == len(PLAIN)
@@ -535,7 +535,7 @@ def test_a_compressed_record_over_the_limit():
 
     def damages(data):
         found = []
-        with open_source(io.BytesIO(gzip.compress(data))) as source:
+        with open_stream(io.BytesIO(gzip.compress(data))) as source:
             for _ in intact(source, found.append, block_bytes=1 << 16, budget=Budget(limits)):
                 pass
         return found
@@ -551,10 +551,9 @@ def test_a_compressed_record_over_the_limit():
 def test_an_empty_file(tmp_path):
     path = tmp_path / "empty.tfrecord"
     path.write_bytes(b"")
-    report = verify(path)
+    report = check_records(path)
     assert (report.ok, report.records, report.size, report.damages) == (True, 0, 0, ())
-    assert str(report) == f"{path}: 0 records in 0 bytes, all intact"
-    repair(path, tmp_path / "out")
+    keep_records(path, tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b""
 
 
@@ -565,10 +564,10 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\
     "data", [PNG, b"just some text\n" * 50, b"short", bytes(5000)], ids=["png", "text", "short", "0"]
 )
 def test_something_else(data):
-    report = verify(io.BytesIO(data))
+    report = check_records(io.BytesIO(data))
     assert (report.records, report.intact, report.lost) == (0, 0, len(data))
     assert [(damage.start, damage.end) for damage in report.damages] == [(0, len(data))]
-    assert "is this a TFRecord file" in str(report)
+    assert "is this a TFRecord file" in str(tb.verify(io.BytesIO(data), "tfrecord"))
 
 
 @pytest.mark.parametrize("format", ["npz", "npy", "safetensors", "torchfile", "arrowtensor", "tensorproto"])
@@ -577,15 +576,14 @@ def test_a_sound_file_of_another_format(tmp_path, format):
     x = np.arange(5000, dtype=np.float32)
     tb.save(x if format in ("npy", "tensorproto", "arrowtensor") else {"x": x}, path, format)
     out.write_bytes(b"old")
-    message = rf"x: a file of format '{format}', without records; "
-    advice = message + r"tb\.open\(path\) gives a file whose verify\(\) checks it, or use the command tb verify$"
-    with pytest.raises(UsageError, match=advice):
-        verify(path)
-    with open(path, "rb") as file, pytest.raises(UsageError, match=advice):
-        verify(file)
-    for mend in (lambda: repair(path, out), lambda: repair(path, path, replace=True)):
-        with pytest.raises(UsageError, match=message + "the command tb repair keeps the tensors"):
-            mend()
+    message = rf"x: a file of format '{format}', without records; pass format='{format}' to have its tensors checked"
+    with pytest.raises(UsageError, match=message):
+        check_records(path)
+    with open(path, "rb") as file, pytest.raises(UsageError, match=message):
+        check_records(file)
+    for same in (False, True):
+        with pytest.raises(UsageError, match=message):
+            keep_records(path, path if same else out, same=same)
     assert out.read_bytes() == b"old"
     with tb.open(path) as opened:
         assert opened.verify() == 1
@@ -594,10 +592,10 @@ def test_a_sound_file_of_another_format(tmp_path, format):
 def test_tensors_are_records_too(tmp_path):
     path = tmp_path / "x.tb"
     tb.save({"a": np.arange(9), "b": np.ones(3)}, path)
-    assert verify(path).records == 2
+    assert check_records(path).records == 2
     data = path.read_bytes()
     path.write_bytes(data[:40])
-    assert [damage.kind for damage in verify(path).damages] == ["cut payload"]
+    assert [damage.kind for damage in check_records(path).damages] == ["cut payload"]
 
 
 @pytest.mark.parametrize("data", [PNG, framed([b"only one"])[:-1], gzip.compress(b"text")], ids=["png", "cut", "gzip"])
@@ -606,7 +604,7 @@ def test_nothing_is_written_where_no_record_is_whole(tmp_path, data):
     path.write_bytes(data)
     for target in (out, out.as_uri()):
         with pytest.raises(CorruptError, match=r"x: no record in it is whole, so nothing is written.*\(byte 0\)"):
-            repair(path, target)
+            keep_records(path, target)
         assert os.listdir(tmp_path) == ["x"]
 
 
@@ -617,7 +615,7 @@ def test_the_report_in_words(tmp_path):
     data[file.borders[9]] ^= 1
     path = tmp_path / "x.tfrecord"
     path.write_bytes(data[:-3])
-    report = verify(path)
+    report = tb.verify(path)
     assert not report.ok
     assert str(report).splitlines() == [
         f"{path}: 10 records in {len(data) - 3} bytes, 3 places are damaged, 137 bytes lost",
@@ -632,12 +630,12 @@ def test_progress(tmp_path):
     path = tmp_path / "x.tfrecord"
     path.write_bytes(FILES["plain"].data)
     seen = []
-    verify(path, progress=lambda done, total: seen.append((done, total)))
+    check_records(path, progress=lambda done, total: seen.append((done, total)))
     size = path.stat().st_size
     assert seen[-1] == (size, size)
     seen.clear()
     path.write_bytes(gzip.compress(FILES["plain"].data))
-    repair(path, tmp_path / "out", progress=lambda done, total: seen.append((done, total)))
+    keep_records(path, tmp_path / "out", progress=lambda done, total: seen.append((done, total)))
     size = path.stat().st_size
     assert seen[-1] == (size, size)
 
@@ -649,9 +647,9 @@ def test_repair_in_place_must_be_asked_for(tmp_path):
     link.symlink_to(path)
     for target in (path, str(path), link):
         with pytest.raises(UsageError, match="pass replace=True"):
-            repair(path, target)
+            tb.repair(path, target)
     assert path.read_bytes() == file.data[:-1]
-    report = repair(link, path, replace=True)
+    report = tb.repair(link, path, replace=True)
     assert path.read_bytes() == file.data[: file.borders[-2]]
     assert report.damages[0].kind == "cut payload"
     assert sorted(os.listdir(tmp_path)) == ["link", "x.tfrecord"]
@@ -661,7 +659,7 @@ def test_a_file_is_not_replaced_by_nothing(tmp_path):
     path = tmp_path / "picture.png"
     path.write_bytes(PNG)
     with pytest.raises(UsageError, match="not replaced by nothing"):
-        repair(path, path, replace=True)
+        keep_records(path, path, same=True)
     assert path.read_bytes() == PNG
     assert os.listdir(tmp_path) == ["picture.png"]
 
@@ -670,7 +668,7 @@ def test_a_failing_repair_leaves_nothing_behind(tmp_path):
     old = tmp_path / "out"
     old.write_bytes(b"old")
     with pytest.raises(FileNotFoundError):
-        repair(tmp_path / "missing", old)
+        keep_records(tmp_path / "missing", old)
 
     def stop(done, total):
         raise KeyboardInterrupt
@@ -678,7 +676,7 @@ def test_a_failing_repair_leaves_nothing_behind(tmp_path):
     source = tmp_path / "in"
     source.write_bytes(FILES["plain"].data)
     with pytest.raises(KeyboardInterrupt):
-        repair(source, old, progress=stop)
+        keep_records(source, old, progress=stop)
     assert old.read_bytes() == b"old"
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
@@ -690,7 +688,7 @@ def test_a_range_of_a_file(tmp_path):
     data[file.borders[5] + 30] ^= 1
     path.write_bytes(data)
     damages = []
-    with open_source(path, start=file.borders[4], end=file.borders[7]) as source:
+    with open_stream(path, start=file.borders[4], end=file.borders[7]) as source:
         blocks = list(intact(source, damages.append, base=file.borders[4]))
     assert [(d.start, d.end, d.record) for d in damages] == [(file.borders[5], file.borders[6], 1)]
     assert [(block.base, len(block.records)) for block in blocks] == [(file.borders[4], 1), (file.borders[6], 1)]
@@ -712,7 +710,7 @@ def test_tensorflow_reads_what_was_repaired(tmp_path):
         name = ["none", "gzip", "zlib", "snappy"][case % 4]
         path, fixed = tmp_path / f"{case}", tmp_path / f"{case}.fixed"
         path.write_bytes(compressed(data, name))
-        report = repair(path, fixed, compression=name)
+        report = keep_records(path, fixed, compression=name)
         kind = "" if name == "none" else name.upper()
         read = [item.numpy() for item in tf.data.TFRecordDataset(str(fixed), compression_type=kind)]
         assert read == salvaged(data).payloads

@@ -13,7 +13,7 @@ import torch
 
 from tensorbytes import dtypes
 from tensorbytes.errors import SchemaError, UsageError
-from tensorbytes.records.schema import KINDS, Feature, Schema
+from tensorbytes.formats.tfrecord.schema import KINDS, Feature, Schema
 
 FLOATS = [name for name in dtypes.DTYPES if "float" in name]
 

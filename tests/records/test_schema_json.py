@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tensorbytes import dtypes
 from tensorbytes.errors import SchemaError, UsageError
-from tensorbytes.records.schema import Feature, Schema, sidecar_path
-from tensorbytes.records.schema import json as schema_json
+from tensorbytes.formats.tfrecord.schema import Feature, Schema, sidecar_path
+from tensorbytes.formats.tfrecord.schema import json as schema_json
 from tests.support.tiers import deep_but
 
 ALL = ["text", "bytes", *(name for name in dtypes.DTYPES if name not in ("datetime64", "timedelta64"))]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tensorbytes.errors import MissingDependencyError
-from tensorbytes.records.schema import Feature, Schema
+from tensorbytes.formats.tfrecord.schema import Feature, Schema
 
 
 def tf_feature(values):

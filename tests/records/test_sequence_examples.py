@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes import Feature, Schema, errors, infer_schema, open_records
+from tensorbytes import errors, open_records
+from tensorbytes.records import Feature, Schema, infer_schema
 from tests.records.test_example_grammar import SEQUENCES
 from tests.support.example_bytes import BYTES, FLOAT, INT64, MISSING, by_entries
 from tests.support.record_cases import (

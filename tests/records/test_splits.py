@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import Split, build_index, errors, open_records, plan
+from tensorbytes import errors, open_records
+from tensorbytes.records import Split, build_index, plan
 from tests.support.record_cases import by_hand, numbered, stream, write
 from tests.support.record_cases import example as made
 from tests.support.wire_bytes import framed
@@ -106,7 +107,7 @@ def test_damage_in_a_split_is_located_in_the_file(tmp_path):
         numbers_in(second)
     assert caught.value.at == second.start
     records = open_records(second, schema={"i": "int64"}, on_corrupt="skip", columns=["i"])
-    with pytest.warns(tb.records.DamageWarning):
+    with pytest.warns(errors.DamageWarning):
         rows = list(records)
     assert records.damages[0].start == second.start
     assert len(rows) == len(numbers_in(Split(str(path), records.damages[0].end, second.end)))
@@ -128,7 +129,7 @@ def test_what_can_not_be_split(tmp_path):
 
 def test_a_schema_beside_the_file_serves_its_splits(tmp_path):
     path = write(tmp_path / "x", numbered(20))
-    tb.Schema({"i": "int8", "s": "text", "v": ("int64", [None])}).save(path + ".schema.json")
+    tb.records.Schema({"i": "int8", "s": "text", "v": ("int64", [None])}).save(path + ".schema.json")
     rows = [row for split in plan(path, 3) for row in open_records(split)]
     assert [type(row["i"]) for row in rows] == [np.int8] * 20
     shutil.rmtree(tmp_path)

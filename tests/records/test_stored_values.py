@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes import Feature, Schema, errors, infer_schema, open_records
+from tensorbytes import errors, open_records
+from tensorbytes.records import Feature, Schema, infer_schema
 from tests.support.example_bytes import FLOAT, INT64, by_entries
 from tests.support.record_cases import example as made
 from tests.support.record_cases import expected, floats, items_of, plain_rows, stream, write

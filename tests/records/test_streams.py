@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tensorbytes import Limits, errors, open_records
-from tensorbytes.records import DamageWarning
-from tensorbytes.records.files.memory import Memory
+from tensorbytes import errors, open_records
+from tensorbytes.errors import DamageWarning, Limits
+from tensorbytes.formats.tfrecord.files.memory import Memory
 from tests.support.record_cases import by_hand, expected, plain_batches, plain_rows, stream, write
 from tests.support.record_cases import example as made
 from tests.support.wire_bytes import framed, masked_crc

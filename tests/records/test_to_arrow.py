@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tensorbytes import Feature, errors, open_records
+from tensorbytes import errors, open_records
+from tensorbytes.records import Feature
 from tests.support.example_bytes import BYTES, FLOAT, INT64
 from tests.support.record_cases import example as made
 from tests.support.record_cases import sequence, stream, write

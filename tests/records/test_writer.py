@@ -25,9 +25,9 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.records.read.reader import open_records
-from tensorbytes.records.schema import Feature, Schema
-from tensorbytes.records.write.writer import RecordWriter
+from tensorbytes.formats.tfrecord.read.reader import open_records
+from tensorbytes.formats.tfrecord.schema import Feature, Schema
+from tensorbytes.formats.tfrecord.write.writer import RecordWriter
 from tests.support.written_records import examples, lists, names, payloads, values, written
 
 COMPRESSIONS = ["none", "gzip", "zlib", "snappy"]
@@ -811,7 +811,7 @@ def test_a_closed_writer_takes_nothing_more(path):
 def test_flushed_records_survive_the_process(path, compression):
     code = f"""
 import os
-from tensorbytes.records.write.writer import RecordWriter
+from tensorbytes.formats.tfrecord.write.writer import RecordWriter
 writer = RecordWriter({str(path)!r}, compression={compression!r})
 for i in range(1500):
     writer.write({{"x": i, "s": "text " * 20}})
@@ -954,7 +954,7 @@ def test_a_dropped_writer_keeps_what_it_has_under_another_name(path):
         warnings.simplefilter("always")
         del writers
         gc.collect()
-    assert [warning.category for warning in caught] == [tb.UnclosedWriterWarning] * 3
+    assert [warning.category for warning in caught] == [tb.errors.UnclosedWriterWarning] * 3
     kept = [name for name in names(path.parent) if not name.endswith(".schema.json")]
     assert len(kept) == 4
     assert all(name.endswith(".tensorbytes-unclosed-1") for name in kept)
@@ -970,14 +970,15 @@ def test_a_dropped_writer_leaves_what_was_flushed(path):
         warnings.simplefilter("always")
         del writers, writer
         gc.collect()
-    assert [warning.category for warning in caught] == [tb.UnclosedWriterWarning] * 3
+    assert [warning.category for warning in caught] == [tb.errors.UnclosedWriterWarning] * 3
     assert names(path.parent) == before
     assert not any(name.endswith(".tmp") for name in before)
     with tb.open(f"{path}.tb") as found:
         assert found.verify() == 1
 
 
-def test_a_writer_that_is_open_at_the_end_keeps_what_it_has(path):
+def test_a_writer_that_is_open_at_the_end_keeps_what_it_has(tmp_path):
+    path = tmp_path / "x.tb"
     code = "import sys, tensorbytes as tb; w = tb.open(sys.argv[1], 'w'); w.write(1); r = tb.RecordWriter(sys.argv[2])"
     ran = subprocess.run([sys.executable, "-c", code, path, f"{path}2"], check=True, capture_output=True, text=True)
     assert names(path.parent) == [f"{path.name}.tensorbytes-unclosed-1"]
@@ -986,7 +987,8 @@ def test_a_writer_that_is_open_at_the_end_keeps_what_it_has(path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_leaves_the_file_to_its_parent(path):
+def test_a_forked_process_leaves_the_file_to_its_parent(tmp_path):
+    path = tmp_path / "x.tb"
     code = """if True:
         import gc, os, sys, tensorbytes as tb
         w = tb.open(sys.argv[1], "w")
@@ -1000,5 +1002,5 @@ def test_a_forked_process_leaves_the_file_to_its_parent(path):
         w.close()
     """
     subprocess.run([sys.executable, "-c", code, path], check=True)
-    assert names(path.parent) == ["x.tfrecord"]
+    assert names(path.parent) == ["x.tb"]
     assert tb.load(path) == [1]

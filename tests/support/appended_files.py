@@ -114,7 +114,7 @@ def attempt(kind: Kind, path: Path) -> Attempt:
             with kind.open(path, "a") as writer:
                 opened = True
                 writer.write(record(_MARKER))
-        except tb.TensorbytesError as error:
+        except tb.errors.TensorbytesError as error:
             refused = f"{type(error).__name__}: {error}"
     made = sorted(entry.name for entry in path.parent.iterdir() if entry.name not in names)
     after = path.read_bytes()
@@ -125,7 +125,7 @@ def attempt(kind: Kind, path: Path) -> Attempt:
     # Damage may also be found when the first record is written, to learn what others look like.
     assert made in ([], [f"{path.name}{CUT}1"]), f"made {made}"
     cut = (path.parent / made[0]).read_bytes() if made else b""
-    told = [str(warning.message) for warning in caught if warning.category is tb.TornTailWarning]
+    told = [str(warning.message) for warning in caught if warning.category is tb.errors.TornTailWarning]
     assert len(told) == len(made), f"made {made}, and said {told}"
     assert not made or made[0] in told[0], f"made {made}, and said {told}"
     kept = len(before) - len(cut)

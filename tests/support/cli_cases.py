@@ -59,7 +59,7 @@ def _refuse(word):
 
 
 def inside(capsys, *arguments):
-    """Run a command in this process, for the many combinations: stdout is no terminal, so JSON is the default."""
+    """Run a command in this process, for the many combinations: stdout is not a terminal."""
     capsys.readouterr()
     try:
         code = main([str(argument) for argument in arguments])
@@ -197,7 +197,7 @@ def record_file(path, count=50):
         "label": "int64",
         "text": "text",
         "ids": ("int64", [None]),
-        "score": tb.Feature("float32", optional=True),
+        "score": tb.records.Feature("float32", optional=True),
     }
     with tb.RecordWriter(path, schema=schema) as writer:
         for i in range(count):

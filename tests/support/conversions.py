@@ -15,16 +15,15 @@ from pathlib import Path
 import numpy as np
 
 import tensorbytes as tb
-from tensorbytes import dtypes, formats
+from tensorbytes import dtypes, formats, opening
+from tensorbytes.ops.targets import column_name
+from tensorbytes.rows import Column
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, amended, identical
 from tensorbytes.testing import bits
-from tensorbytes.tools.rows import Column
-from tensorbytes.tools.sources import TFRECORD, Documents, open_source, row_documents
-from tensorbytes.tools.targets import column_name
 from tensorbytes.tree import Leaf
 
 # Formats for reading alone are sources only, through files of their own libraries: see their tests.
-FORMATS = [name for name in formats.BUILTIN if formats.get(name).writes] + [TFRECORD]
+FORMATS = [name for name in formats.BUILTIN if formats.get(name).writes]
 # Formats of one tensor for each file.
 SINGLE = ("npy", "tensorproto", "sparseproto", "protobuf", "onnx", "arrowtensor", "raw")
 
@@ -77,16 +76,16 @@ class Cell:
 
 def contents(path, format):
     """name -> leaf of what a file holds; of records, of the first."""
-    source = open_source(path, format)
-    if isinstance(source, Documents):
-        document = next(source.verified())
+    source = opening.open_file(path, format)
+    if source.chosen.documents:
+        document = next(source.documents(lazy=False))
     else:
-        document = next(row_documents(next(source.batches(1))))
+        document = next(next(source.tables(1)).documents())
     return {column_name(leaf): leaf for leaf in document.leaves}
 
 
 def _suffix(format):
-    return ".tfrecord" if format == TFRECORD else ".pb" if format == "onnx" else f".{format}"
+    return ".pb" if format == "onnx" else f".{format}"
 
 
 def make_source(format, folder):
@@ -113,7 +112,7 @@ def convert(source, source_format, format, folder):
         report = tb.convert(
             source, target, format, src_format=source_format, allow="all", sync=False, read_options=read
         )
-    except tb.LossError as error:
+    except tb.errors.LossError as error:
         cell.refused = str(error)
         return cell
     for loss in report.losses:
@@ -124,13 +123,15 @@ def convert(source, source_format, format, folder):
     alone = next(iter(before)) if len(before) == 1 else None
     dropped = {loss.name or alone for loss in report.losses if loss.dropped}
     granted = {(loss.name or alone, loss.feature) for loss in report.losses}
-    if (report.rows == 1 and format in ("arrow", "parquet")) or "1 row stacked" in report.changes:
-        before = {name: leaf._replace(value=_stacked(leaf.whole)) for name, leaf in before.items()}
+    tables = formats.get(format).rows and formats.get(format).documents and not formats.get(source_format).documents
+    rows_as_columns = format in ("arrow", "parquet") or tables  # as which a table of one row comes back
+    if (report.rows == 1 and rows_as_columns) or "1 row stacked" in report.changes:
+        before = {name: leaf._replace(value=_stacked(leaf.read())) for name, leaf in before.items()}
     for name, leaf in before.items():
         if name in dropped:
             continue
         found = _after(folder, target, format, name, leaf)
-        if found is None or not _same(_as_granted(leaf.whole, name, granted), found.whole):
+        if found is None or not _same(_as_granted(leaf.read(), name, granted), found.read()):
             cell.silent.append(name)
         elif _complete(source_format) and _complete(format) and not _same_description(leaf, found, format):
             cell.silent.append(f"{name}: its description")
@@ -140,7 +141,7 @@ def convert(source, source_format, format, folder):
 
 
 def _complete(format):
-    return format != TFRECORD and formats.get(format).complete
+    return formats.get(format).complete
 
 
 def _as_granted(value, name, granted):
@@ -181,7 +182,7 @@ def _after(folder, target, format, name, leaf):
     if not path.exists():
         return None
     if format == "raw":
-        return Leaf(Tensor(leaf.whole.dtype, leaf.whole.shape, path.read_bytes()))
+        return Leaf(Tensor(leaf.read().dtype, leaf.read().shape, path.read_bytes()))
     return next(iter(contents(path, format).values()))
 
 

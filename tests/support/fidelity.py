@@ -29,7 +29,7 @@ from tensorbytes import dtypes, formats, frameworks, testing
 from tensorbytes.testing import Case, Outcome
 
 # Formats that are only read have nothing to bring back.
-WRITTEN = [name for name in formats.BUILTIN if formats.get(name).writes]
+WRITTEN = [name for name in formats.writable() if formats.get(name).documents]
 VERDICTS = ("exact", "refused", "LOST", "unreadable", "crash")
 Results = dict[str, dict[str, Outcome]]  # column -> case id -> outcome
 
@@ -184,7 +184,7 @@ def measure_peer(column: str, cases: list[Case]) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     own = cases_of(PEERS[column](), cases)
     while len(found) < len(own):
-        command = [sys.executable, "-m", "tests.fidelity", "--measure", column, str(len(found))]
+        command = [sys.executable, "-m", "tests.support.fidelity", "--measure", column, str(len(found))]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
         for line in process.stdout:

@@ -162,6 +162,14 @@ def columns(document):
     return {"x": x, "at": {"day": day}, "at/mask0": mask}
 
 
+def joined(groups):
+    """What loading several groups gives: the columns of all of them, one after the other."""
+    first = groups[0]
+    if isinstance(first, dict):
+        return {name: joined([group[name] for group in groups]) for name in first}
+    return np.concatenate(groups)
+
+
 def write(name):
     """The file's bytes."""
     if name == "origin":

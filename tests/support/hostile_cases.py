@@ -348,7 +348,7 @@ PROTOBUF = {
         "own": proto(ONE + field(5, bytes(4)), corrupt("field 5 holds values that this tensor does not use")),
         "another's": proto(ONE + number(7, 1), corrupt("field 7 holds values")),
         "strings": proto(tensor(STRING, (1,), field(4, b"\1a"), field(8, b"b")), corrupt("both")),
-        "in a layout": Case(framed(layout("ragged", int64s(0, 1), int64s(1)) + field(4, b"x")), corrupt("no list of")),
+        "in a layout": Case(framed(layout("ragged", int64s(0, 1), int64s(1)) + field(4, b"x")), corrupt("not a list")),
     }),
     75: ("another number of strings", {
         "more": proto(tensor(STRING, (1,), field(8, b"a"), field(8, b"b")), corrupt("takes 1 strings, got 2")),

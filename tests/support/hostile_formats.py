@@ -34,7 +34,7 @@ from tests.support.wire_bytes import (
     varint,
 )
 
-RAISED = (tb.CorruptError, tb.LimitError, tb.UnsupportedError)
+RAISED = (tb.errors.CorruptError, tb.errors.LimitError, tb.errors.UnsupportedError)
 
 
 class File(NamedTuple):
@@ -254,7 +254,7 @@ def _lazily(path, made, limits):
         return {entry.name: entry.load() for entry in file.entries()}
 
 
-def readings(made: File, folder: Any, limits: tb.Limits = tb.LIMITS) -> dict[str, Any]:
+def readings(made: File, folder: Any, limits: tb.errors.Limits = tb.errors.LIMITS) -> dict[str, Any]:
     """What each way of reading gives: the value, or the error that is ours; any other exception leaves here."""
     path = put(made, folder)
     ways = {

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tensorbytes.errors import CorruptError
+from tensorbytes.formats.tfrecord.files.bytestreams import open_stream
 from tensorbytes.io.streams.encoders import open_encoder
-from tensorbytes.records.files.sources import open_source
 
 PACKED = ("gzip", "zlib", "snappy")
 
@@ -48,7 +48,7 @@ def drain(source, room=1 << 16):
 
 
 def unpack(data, name="auto", **options):
-    with open_source(io.BytesIO(data), name, **options) as source:
+    with open_stream(io.BytesIO(data), name, **options) as source:
         return drain(source)
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorbytes._wire import frame_header, frames, varint
-from tensorbytes.records.files.salvage import Damage, intact
+from tensorbytes.damage import Damage
+from tensorbytes.formats.tfrecord.files.salvage import intact
 
 _RANDOM = np.random.default_rng(20)
 

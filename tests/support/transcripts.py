@@ -43,14 +43,19 @@ def samples() -> dict[str, str]:
             tb.save(tb.Sparse("coo", (6, 4), (np.array([[0, 1], [5, 3]]),), tb.Tensor("float32", (2,), w[0, :2])), path)
         elif name == "gguf":
             _gguf(path, w)
+        elif not chosen.documents:
+            _records(path)
         else:
             tb.save(w if name in _SINGLE else model, path, name)
         files[name] = path
-    with tb.RecordWriter("tfrecord.tfrecord") as writer:
+    return files
+
+
+def _records(path: str) -> None:
+    with tb.RecordWriter(path) as writer:
         for number in range(20):
             row = {"tokens": np.arange(number % 5), "label": number % 3, "text": f"sentence {number}"}
             writer.write(row if number % 4 else row | {"score": np.float32(number)})
-    return files | {"tfrecord": "tfrecord.tfrecord"}
 
 
 def _gguf(path: str, values: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tensorbytes.records.write.writer import RecordWriter
+from tensorbytes.formats.tfrecord.write.writer import RecordWriter
 
 
 def names(folder: Path) -> list[str]:

@@ -139,14 +139,14 @@ Point = collections.namedtuple("Point", "x y")
     ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
 def test_what_is_refused_says_why(obj, words):
-    with pytest.raises(tb.UnsupportedError, match=words):
+    with pytest.raises(tb.errors.UnsupportedError, match=words):
         tb.dumps(obj)
 
 
 def test_a_structure_that_contains_itself():
     loop = []
     loop.append(loop)
-    with pytest.raises(tb.UnsupportedError, match="containing itself"):
+    with pytest.raises(tb.errors.UnsupportedError, match="containing itself"):
         tb.dumps(loop)
 
 
@@ -155,68 +155,69 @@ def test_a_structure_that_contains_itself():
 
 def test_swapped_arguments(tmp_path):
     x = np.ones(3)
-    with pytest.raises(tb.UsageError, match="the object comes first, the path second"):
+    with pytest.raises(tb.errors.UsageError, match="the object comes first, the path second"):
         tb.save(tmp_path / "x.tb", x)
-    with pytest.raises(tb.UsageError, match=r"load\(path\) reads a file"):
+    with pytest.raises(tb.errors.UsageError, match=r"load\(path\) reads a file"):
         tb.loads("x.tb")
     for verb in (tb.load, tb.open):
-        with pytest.raises(tb.UsageError, match=r"expected a path or a file object.*loads\(data\) reads bytes"):
+        with pytest.raises(tb.errors.UsageError, match=r"expected a path or a file object.*loads\(data\) reads bytes"):
             verb(b"bytes")
 
 
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(
-        tb.UsageError, match=r"unknown format 'zip'; known: .*raw, safetensors, sparseproto, tb, tensorproto"
+        tb.errors.UsageError, match=r"unknown format 'zip'; known: .*raw, safetensors, sparseproto, tb, tensorproto"
     ):
         tb.dumps(1, "zip")
-    with pytest.raises(tb.UsageError, match="unknown framework 'mxnet'; known: jax, numpy"):
+    with pytest.raises(tb.errors.UsageError, match="unknown framework 'mxnet'; known: jax, numpy"):
         tb.loads(tb.dumps(np.ones(2)), to="mxnet")
-    with pytest.raises(tb.UsageError, match="no option 'level' here; its options: compression, quantize"):
+    with pytest.raises(tb.errors.UsageError, match="no option 'level' here; its options: compression, quantize"):
         tb.dumps(np.ones(2), level=3)
-    with pytest.raises(tb.UsageError, match="no option 'dtype' here"):
+    with pytest.raises(tb.errors.UsageError, match="no option 'dtype' here"):
         tb.loads(tb.dumps(np.ones(2)), dtype="f4")
-    with pytest.raises(tb.UsageError, match="mode 'rb'"):
+    with pytest.raises(tb.errors.UsageError, match="mode 'rb'"):
         tb.open("x.tb", "rb")
-    with pytest.raises(tb.UsageError, match="can't tell the format from its first bytes"):
+    with pytest.raises(tb.errors.UsageError, match="can't tell the format from its first bytes"):
         tb.loads(b"\x80\x05 a pickle, perhaps")
-    with pytest.raises(tb.UsageError, match="raw bytes don't tell their dtype"):
+    with pytest.raises(tb.errors.UsageError, match="raw bytes don't tell their dtype"):
         tb.loads(b"1234", "raw")
-    with pytest.raises(tb.UsageError, match="goes with one tensor"):
+    with pytest.raises(tb.errors.UsageError, match="goes with one tensor"):
         tb.dumps([np.ones(2)], name="x")
 
 
 def test_the_name_that_was_meant():
     for wrong, meant in [("torch_file", "torchfile"), ("NPZ", "npz"), ("safetensor", "safetensors")]:
-        with pytest.raises(tb.UsageError, match=f"known: arrow, .*; did you mean '{meant}'\\?"):
+        with pytest.raises(tb.errors.UsageError, match=f"known: arrow, .*; did you mean '{meant}'\\?"):
             tb.dumps(1, wrong)
-    with pytest.raises(tb.UsageError) as caught:
+    with pytest.raises(tb.errors.UsageError) as caught:
         tb.dumps(1, "zip")
     assert "did you mean" not in str(caught.value)
 
 
 def test_suffixes_that_are_not_written(tmp_path):
-    with pytest.raises(tb.UsageError, match=r"pass format=\.\.\., one of tb, ") as caught:
+    with pytest.raises(tb.errors.UsageError, match=r"pass format=\.\.\., one of tb, ") as caught:
         tb.save(np.ones(3), tmp_path / "x.xyz")
     named = str(caught.value).rpartition("one of ")[2].split(", ")
     assert named == [name for name in formats.BUILTIN if formats.get(name).writes]
     assert "gguf" not in named
-    with pytest.raises(tb.UsageError, match=r"RecordWriter.*convert"):
+    with pytest.raises(tb.errors.LossError, match=r"RecordWriter.*convert"):
         tb.save(np.ones(3), tmp_path / "x.tfrecord.gz")
+    assert not (tmp_path / "x.tfrecord.gz").exists()
 
 
 def test_metadata_and_limits_of_another_type(tmp_path):
     tb.save(np.ones(2), tmp_path / "x.tb")
     for obj in (np.ones(2), [np.ones(2)]):
-        with pytest.raises(tb.UsageError, match="meta='hi': expected a dict"):
+        with pytest.raises(tb.errors.UsageError, match="meta='hi': expected a dict"):
             tb.dumps(obj, meta="hi")
-        with pytest.raises(tb.UnsupportedError, match=r"must be text, got meta\['epoch'\]=3; pass str\(3\)"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"must be text, got meta\['epoch'\]=3; pass str\(3\)"):
             tb.dumps(obj, meta={"epoch": 3})
-        with pytest.raises(tb.UnsupportedError, match=r"metadata keys must be str, got 1; pass str\(1\)"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"metadata keys must be str, got 1; pass str\(1\)"):
             tb.dumps(obj, meta={1: "a"})
     for read in (tb.load, tb.open):
-        with pytest.raises(tb.UsageError, match="limits=10: expected Limits"):
+        with pytest.raises(tb.errors.UsageError, match="limits=10: expected Limits"):
             read(tmp_path / "x.tb", limits=10)
-    with pytest.raises(tb.UsageError, match="limits=10: expected Limits"):
+    with pytest.raises(tb.errors.UsageError, match="limits=10: expected Limits"):
         tb.loads(tb.dumps(np.ones(2)), limits=10)
 
 
@@ -232,7 +233,7 @@ def test_a_missing_framework_is_named_with_its_pip_command(name):
         "import sys, numpy, tensorbytes as tb\n"
         f"sys.modules[{frameworks.BUILTIN[name][0][0]!r}] = None\n"
         f"try: tb.loads(tb.dumps(numpy.ones(2)), to={name!r})\n"
-        "except tb.MissingDependencyError as error: print(error)"
+        "except tb.errors.MissingDependencyError as error: print(error)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == f"framework {name!r} needs the optional package {name}: pip install 'tensorbytes[{name}]'\n"
@@ -243,20 +244,20 @@ def test_losses_are_refused_until_allowed():
 
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(
-        tb.LossError, match=r"can't hold metadata requires_grad='true'; pass allow=\{'requires_grad'\}"
+        tb.errors.LossError, match=r"can't hold metadata requires_grad='true'; pass allow=\{'requires_grad'\}"
     ) as caught:
         tb.dumps(x, "tensorproto")
     assert caught.value.feature == "requires_grad"
     assert tb.loads(tb.dumps(x, "tensorproto", allow="requires_grad")).tolist() == [1, 1]
-    with pytest.raises(tb.LossError, match="metadata of the whole, such as epoch='3'"):
+    with pytest.raises(tb.errors.LossError, match="metadata of the whole, such as epoch='3'"):
         tb.dumps({"a": np.ones(2)}, "raw", meta={"epoch": "3"})
-    with pytest.raises(tb.LossError, match="the name 'w'"):
+    with pytest.raises(tb.errors.LossError, match="the name 'w'"):
         tb.dumps(np.ones(2), "tensorproto", name="w")
-    with pytest.raises(tb.LossError, match="one tensor, not a structure of 2"):
+    with pytest.raises(tb.errors.LossError, match="one tensor, not a structure of 2"):
         tb.dumps([np.ones(2), np.ones(3)], "tensorproto")
-    with pytest.raises(tb.LossError, match="a Python int"):
+    with pytest.raises(tb.errors.LossError, match="a Python int"):
         tb.dumps(5, "tensorproto")
-    with pytest.raises(tb.LossError, match="TensorFlow has no dtype float8_e3m4"):
+    with pytest.raises(tb.errors.LossError, match="TensorFlow has no dtype float8_e3m4"):
         tb.dumps(np.ones(2, ml_dtypes.float8_e3m4), "tensorproto")
 
 
@@ -300,7 +301,7 @@ def test_name_and_metadata_travel():
     inside = tb.loads(tb.dumps({"key": value}), to="tensor")["key"]
     assert inside.origin["name"] == "weights"
     assert inside.meta == {"epoch": "3", "note": "ü"}
-    with pytest.raises(tb.UnsupportedError, match="must be text"):
+    with pytest.raises(tb.errors.UnsupportedError, match="must be text"):
         tb.dumps(np.ones(2), meta={"epoch": 3})
 
 
@@ -308,7 +309,7 @@ def test_the_short_cut_gives_the_same_bytes():
     for x in (np.arange(6, dtype="f4").reshape(2, 3), np.ones((3, 1), "c16"), np.full((), 2.0)):
         first = tb.dumps(x)  # the long way; later calls take the short one
         assert tb.dumps(x) == first == tb.dumps(x.copy(order="F"))
-        assert tb.loads(first, "tb", limits=tb.Limits()).tobytes() == x.tobytes()
+        assert tb.loads(first, "tb", limits=tb.errors.Limits()).tobytes() == x.tobytes()
 
 
 def test_equal_tells_apart_what_comparison_does_not():
@@ -327,32 +328,32 @@ def test_other_exporters_of_arrays():
 
     assert tb.loads(tb.dumps(Exporter())).tolist() == [0, 1, 2]
     assert tb.loads(tb.dumps(bytearray(b"abc"))).tolist() == [97, 98, 99]
-    with pytest.raises(tb.UnsupportedError, match="does not give up its data"):
+    with pytest.raises(tb.errors.UnsupportedError, match="does not give up its data"):
         tb.dumps(type("Broken", (), {"__array__": lambda self, **_: 1 / 0})())
 
 
 def test_errors_are_also_built_in_ones():
-    assert issubclass(tb.CorruptError, ValueError)
-    assert issubclass(tb.UnsupportedError, TypeError)
-    assert issubclass(tb.MissingDependencyError, ImportError)
+    assert issubclass(tb.errors.CorruptError, ValueError)
+    assert issubclass(tb.errors.UnsupportedError, TypeError)
+    assert issubclass(tb.errors.MissingDependencyError, ImportError)
 
 
 def test_an_unwritable_format_object_says_so():
-    with pytest.raises(tb.UsageError, match="streams are written as 'tb'"):
+    with pytest.raises(tb.errors.UsageError, match="streams are written as 'tb'"):
         tb.open(io.BytesIO(), "w", "raw")
-    with pytest.raises(tb.UsageError, match="appending needs a path"):
+    with pytest.raises(tb.errors.UsageError, match="appending needs a path"):
         tb.open(io.BytesIO(), "a")
     assert formats.by_suffix("model.TB") == "tb"
 
 
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_a_stream_takes_no_more_than_it_can_use(tmp_path, mode):
-    with pytest.raises(tb.UsageError, match="streams are written as 'tb', and the suffix asks for 'npz'"):
+    with pytest.raises(tb.errors.UsageError, match="streams are written as 'tb', and the suffix asks for 'npz'"):
         tb.open(tmp_path / "x.npz", mode)
     for options in ({"to": "torch"}, {"device": "cpu"}):
-        with pytest.raises(tb.UsageError, match="are for reading"):
+        with pytest.raises(tb.errors.UsageError, match="are for reading"):
             tb.open(tmp_path / "x.tb", mode, **options)
-    with pytest.raises(tb.UsageError, match="no option 'level' here"):
+    with pytest.raises(tb.errors.UsageError, match="no option 'level' here"):
         tb.open(tmp_path / "x.tb", mode, level=3)
     assert list(tmp_path.iterdir()) == []
     with tb.open(tmp_path / "x.npz", mode, "tb") as f:  # asked for in so many words
@@ -360,10 +361,43 @@ def test_a_stream_takes_no_more_than_it_can_use(tmp_path, mode):
     assert tb.load(tmp_path / "x.npz") == [1]
 
 
-def test_a_file_of_examples_is_recognised(tmp_path):
+def test_a_file_of_examples_is_a_dict_of_columns(tmp_path):
     with tb.RecordWriter(tmp_path / "x.tfrecord") as w:
-        w.write({"a": 1})
-    with pytest.raises(tb.UsageError, match="open_records"):
-        tb.load(tmp_path / "x.tfrecord")
-    with pytest.raises(tb.UsageError, match="open_records"):
-        tb.loads((tmp_path / "x.tfrecord").read_bytes())
+        for n in range(3):
+            w.write({"a": n, "b": np.full(2, n, np.float32), "c": np.arange(n), "d": f"{n}"})
+    raw = (tmp_path / "x.tfrecord").read_bytes()
+    for found in (tb.load(tmp_path / "x.tfrecord"), tb.loads(raw), tb.load(tmp_path / "x.tfrecord", mmap=True)):
+        assert found["a"].tolist() == [0, 1, 2]
+        assert found["b"].tolist() == [[0, 0], [1, 1], [2, 2]]
+        assert [row.tolist() for row in found["c"]] == [[], [0], [0, 1]]
+    with tb.open(tmp_path / "x.tfrecord") as file:
+        assert file.keys() == ["a", "b", "c", "d"]
+        assert file["b"].shape == (3, 2)
+        assert file["b"][1:].tolist() == [[1, 1], [2, 2]]
+        assert file["b"][-1, 0] == 2
+        assert file["a"][1] == 1
+        assert list(file["d"].load()) == ["0", "1", "2"]
+    assert tb.load(tmp_path / "x.tfrecord", names=["a"])["a"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["w", "", "ä/ß", "x" * 300, "a\0b", "layer.0"])
+@pytest.mark.parametrize("shape", [(), (16,), (3, 4), (0, 2), (70_000,)], ids=str)
+def test_an_array_under_a_name_has_the_bytes_of_the_general_way(name, shape):
+    from tensorbytes import api, formats
+
+    for array in (
+        np.ones(shape, "f4"),
+        np.ones(shape, ">i2"),
+        np.ones((*shape, 2), "i8")[..., 0],
+        np.ones(shape, bool),
+    ):
+        general = formats.get("tb").dumps(api.to_document(array, name=name), frozenset(), {})
+        assert tb.dumps(array, name=name) == general
+        found = tb.loads(general, to="tensor")
+        assert (found.name, found.shape) == (name, shape)
+
+
+@pytest.mark.parametrize("name", ["\ud800", 3, b"w"])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(tb.errors.TensorbytesError):
+        tb.dumps(np.ones(3), name=name)

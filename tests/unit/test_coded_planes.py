@@ -123,11 +123,11 @@ def test_every_byte_of_a_large_record_is_checked(name, every, tmp_path):
     for at in places:
         damaged = bytearray(raw)
         damaged[at] ^= 4
-        with pytest.raises(tb.CorruptError):
+        with pytest.raises(tb.errors.CorruptError):
             tb.loads(damaged, "tb")
     for at in places[::20]:
         damaged = bytearray(raw)
         damaged[at] ^= 4
         (tmp_path / "x.tb").write_bytes(damaged)
-        with pytest.raises(tb.CorruptError):
+        with pytest.raises(tb.errors.CorruptError):
             tb.load(tmp_path / "x.tb", "tb")

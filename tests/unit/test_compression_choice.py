@@ -59,7 +59,7 @@ def test_one_tensor_by_its_name():
     for format in ("tb", "protobuf", "delimited"):
         raw = tb.dumps(MODEL["embed"], format, name="embed", compression={"embed": "pack"})
         assert len(raw) < MODEL["embed"].nbytes / 4
-        with pytest.raises(tb.UsageError, match="no tensor has a name like 'embd'; there are 'embed'"):
+        with pytest.raises(tb.errors.UsageError, match="no tensor has a name like 'embd'; there are 'embed'"):
             tb.dumps(MODEL["embed"], format, name="embed", compression={"embd": "pack"})
 
 
@@ -71,7 +71,7 @@ def test_a_pattern_that_matches_nothing_is_refused(tmp_path, format):
             lambda options: tb.save(MODEL, tmp_path / "x", format, **options),
             lambda options: b"".join(tb.buffers(MODEL, format, **options)),
         ):
-            with pytest.raises(tb.UsageError, match="no tensor has a name like"):
+            with pytest.raises(tb.errors.UsageError, match="no tensor has a name like"):
                 write({"compression": rules})
     assert not (tmp_path / "x").exists()
 
@@ -82,7 +82,7 @@ def test_patterns_in_a_conversion(tmp_path):
     with tb.open(tmp_path / "x.tb") as file:
         assert file["weight"].stored.compression == "split+zstd"
         assert file["bias"].stored is None
-    with pytest.raises(tb.UsageError, match="no tensor has a name like 'wait'"):
+    with pytest.raises(tb.errors.UsageError, match="no tensor has a name like 'wait'"):
         tb.convert(tmp_path / "x.safetensors", tmp_path / "y.tb", compression={"wait": "zstd"})
     assert not (tmp_path / "y.tb").exists()
 
@@ -126,16 +126,16 @@ def test_wrong_options_are_refused_by_every_writer(tmp_path, case):
         lambda: tb.save(MODEL, tmp_path / "x.tb", compression=asked),
         lambda: tb.open(tmp_path / "x.tb", "w", compression=asked),
     ):
-        with pytest.raises(tb.UsageError, match=words):
+        with pytest.raises(tb.errors.UsageError, match=words):
             write()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_formats_without_compression_say_so(tmp_path):
     for format in ("raw", "safetensors", "tensorproto", "npy"):
-        with pytest.raises(tb.UsageError, match="compression"):
+        with pytest.raises(tb.errors.UsageError, match="compression"):
             tb.dumps(np.arange(3), format, compression="zstd")
-    with pytest.raises(tb.UsageError, match="compression"):
+    with pytest.raises(tb.errors.UsageError, match="compression"):
         tb.loads(tb.dumps(MODEL, compression="zstd"), compression="zstd")
 
 

@@ -4,6 +4,7 @@ import ast
 import builtins
 import copy
 import inspect
+import operator
 import os
 import pickle
 import re
@@ -20,32 +21,32 @@ from tensorbytes import cli, errors, formats
 from tensorbytes.cli.hints import OPERATIONS, OPTIONS, in_commands
 from tensorbytes.cli.verbs import VERBS
 from tensorbytes.errors import Hint, Known, TensorbytesError
+from tensorbytes.formats.tfrecord.write.encode import Misfit
+from tensorbytes.ops.report import Loss
 from tensorbytes.quantization import Quantize
-from tensorbytes.records.write.encode import Misfit
 from tensorbytes.tensor import InvalidValueError, UnevenRowsError
-from tensorbytes.tools.report import Loss
-from tensorbytes.viewer.sample import TooLargeError
+from tensorbytes.view.sample import TooLargeError
 
 PACKAGE = Path(errors.__file__).parent
 HINTS = (Hint("allow", {"meta", "name"}, "to drop them"), Hint("limits.max_bytes", 1 << 20), errors.REPAIR)
 PLACE = {"path": "x.tb", "at": 120, "record": 3, "tensor": "w", "expected": "int64", "got": 7.5, "hints": HINTS}
 PLAIN = (
-    tb.TensorbytesError,
-    tb.CorruptError,
-    tb.UnsupportedError,
-    tb.LimitError,
-    tb.SchemaError,
-    tb.UsageError,
-    tb.InUseError,
-    tb.MissingNameError,
+    tb.errors.TensorbytesError,
+    tb.errors.CorruptError,
+    tb.errors.UnsupportedError,
+    tb.errors.LimitError,
+    tb.errors.SchemaError,
+    tb.errors.UsageError,
+    tb.errors.InUseError,
+    tb.errors.MissingNameError,
     InvalidValueError,
     UnevenRowsError,
     TooLargeError,
 )
 EVERY = [
     *(kind("a fault", **PLACE) for kind in PLAIN),
-    tb.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
-    tb.MissingDependencyError("format 'arrow'", "arrow"),
+    tb.errors.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
+    tb.errors.MissingDependencyError("format 'arrow'", "arrow"),
     Misfit("int64", "float32", (2, 3), missing=True, hints=HINTS),
 ]
 
@@ -81,18 +82,18 @@ def test_every_error_of_the_module_is_in_the_list():
 @pytest.mark.parametrize(
     ("kind", "bases"),
     [
-        (tb.CorruptError, [ValueError]),
-        (tb.LossError, [ValueError]),
-        (tb.UnsupportedError, [TypeError, ValueError]),
-        (tb.LimitError, [ValueError]),
-        (tb.MissingDependencyError, [ImportError]),
-        (tb.MissingNameError, [KeyError]),
-        (tb.SchemaError, [ValueError]),
-        (tb.UsageError, [TypeError]),
+        (tb.errors.CorruptError, [ValueError]),
+        (tb.errors.LossError, [ValueError]),
+        (tb.errors.UnsupportedError, [TypeError, ValueError]),
+        (tb.errors.LimitError, [ValueError]),
+        (tb.errors.MissingDependencyError, [ImportError]),
+        (tb.errors.MissingNameError, [KeyError]),
+        (tb.errors.SchemaError, [ValueError]),
+        (tb.errors.UsageError, [TypeError]),
     ],
 )
 def test_code_that_does_not_know_us_catches_them(kind, bases):
-    assert all(issubclass(kind, base) for base in [*bases, tb.TensorbytesError])
+    assert all(issubclass(kind, base) for base in [*bases, tb.errors.TensorbytesError])
 
 
 @pytest.mark.parametrize("error", EVERY, ids=named)
@@ -108,17 +109,17 @@ def test_the_same_error_with_other_attributes(error):
 
 
 def test_offsets_move_with_the_bytes():
-    moved = tb.CorruptError("bad", at=7, record=2, hints=HINTS).shifted(100, "x.tb")
+    moved = tb.errors.CorruptError("bad", at=7, record=2, hints=HINTS).shifted(100, "x.tb")
     assert (moved.at, moved.path, moved.record, moved.hints) == (107, "x.tb", 2, HINTS)
     assert moved.shifted(1).path == "x.tb"
-    assert tb.LimitError("much", at=7).shifted(3).at == 10
-    assert tb.LimitError("much").shifted(3).at is None
+    assert tb.errors.LimitError("much", at=7).shifted(3).at == 10
+    assert tb.errors.LimitError("much").shifted(3).at is None
 
 
 def test_errors_within_something():
-    inner = tb.UsageError("bad", expected=1)
+    inner = tb.errors.UsageError("bad", expected=1)
     assert str(inner.within("feature 'x'", tensor="x")) == "feature 'x': bad: expected 1"
-    assert str(tb.UsageError(expected=1, got=2).within("feature 'x'")) == "feature 'x': expected 1, got 2"
+    assert str(tb.errors.UsageError(expected=1, got=2).within("feature 'x'")) == "feature 'x': expected 1, got 2"
 
 
 # ---- how it is worded --------------------------------------------------------------
@@ -127,24 +128,27 @@ def test_errors_within_something():
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (tb.UsageError("a fault"), "a fault"),
-        (tb.UsageError("mode 'x'", expected="'r' or 'w'"), "mode 'x': expected 'r' or 'w'"),
-        (tb.UsageError(expected="bytes", got="int"), "expected bytes, got int"),
-        (tb.UsageError("metadata must be text", got="3"), "metadata must be text, got 3"),
-        (tb.CorruptError("bad", at=0), "<bytes>: bad (byte 0)"),
-        (tb.CorruptError("bad", at=9, path="x.tb"), "x.tb: bad (byte 9)"),
-        (tb.LimitError("much", at=9), "much (byte 9)"),
-        (tb.SchemaError("bad", path="x", record=4, tensor="w"), "x: bad (record 4, tensor 'w')"),
-        (tb.SchemaError("record 4: 'w' is bad", path="x", record=4, tensor="w"), "x: record 4: 'w' is bad"),
-        (tb.SchemaError("record 41 is bad", record=4), "record 41 is bad (record 4)"),
-        (tb.MissingNameError("there is no tensor 'w'", path="x"), "x: there is no tensor 'w'"),
+        (tb.errors.UsageError("a fault"), "a fault"),
+        (tb.errors.UsageError("mode 'x'", expected="'r' or 'w'"), "mode 'x': expected 'r' or 'w'"),
+        (tb.errors.UsageError(expected="bytes", got="int"), "expected bytes, got int"),
+        (tb.errors.UsageError("metadata must be text", got="3"), "metadata must be text, got 3"),
+        (tb.errors.CorruptError("bad", at=0), "<bytes>: bad (byte 0)"),
+        (tb.errors.CorruptError("bad", at=9, path="x.tb"), "x.tb: bad (byte 9)"),
+        (tb.errors.LimitError("much", at=9), "much (byte 9)"),
+        (tb.errors.SchemaError("bad", path="x", record=4, tensor="w"), "x: bad (record 4, tensor 'w')"),
+        (tb.errors.SchemaError("record 4: 'w' is bad", path="x", record=4, tensor="w"), "x: record 4: 'w' is bad"),
+        (tb.errors.SchemaError("record 41 is bad", record=4), "record 41 is bad (record 4)"),
+        (tb.errors.MissingNameError("there is no tensor 'w'", path="x"), "x: there is no tensor 'w'"),
         (
-            tb.CorruptError("bad", at=9, path="x.tb", hints=[errors.REPAIR, Hint(purpose="ask")]),
+            tb.errors.CorruptError("bad", at=9, path="x.tb", hints=[errors.REPAIR, Hint(purpose="ask")]),
             "x.tb: bad (byte 9); repair(src, dst) keeps all undamaged records, or ask",
         ),
-        (tb.LossError("these:\n  one", feature="a", hints=[Hint("allow", {"a"})]), "these:\n  one\npass allow={'a'}"),
         (
-            tb.MissingDependencyError("format 'arrow'", "arrow"),
+            tb.errors.LossError("these:\n  one", feature="a", hints=[Hint("allow", {"a"})]),
+            "these:\n  one\npass allow={'a'}",
+        ),
+        (
+            tb.errors.MissingDependencyError("format 'arrow'", "arrow"),
             "format 'arrow' needs the optional package pyarrow: pip install 'tensorbytes[arrow]'",
         ),
     ],
@@ -191,9 +195,9 @@ def test_hints_in_python_and_in_commands(hint, python, command):
 
 
 def test_commands_leave_out_what_they_can_not_do():
-    error = tb.CorruptError("bad", at=1, path="x", hints=[Hint("on_corrupt", "skip", of="open_records")])
+    error = tb.errors.CorruptError("bad", at=1, path="x", hints=[Hint("on_corrupt", "skip", of="open_records")])
     assert cli.error_text(error) == "x: bad (byte 1)"
-    error = tb.CorruptError("bad", at=1, path="x", hints=[*error.hints, errors.REPAIR])
+    error = tb.errors.CorruptError("bad", at=1, path="x", hints=[*error.hints, errors.REPAIR])
     assert cli.error_text(error) == "x: bad (byte 1); tb repair SRC DST keeps all undamaged records"
 
 
@@ -220,7 +224,12 @@ def hints_of_the_library():
 
 LIBRARY = list(hints_of_the_library())
 FLAGS = {flag for verb in VERBS for action in cli.parser(verb)._actions for flag in action.option_strings}
-CALLS = {"Feature": tb.Feature, "Quantize": Quantize, "RecordWriter": tb.RecordWriter}
+CALLS = {
+    "records.read_events": tb.records.read_events,
+    "Feature": tb.records.Feature,
+    "Quantize": Quantize,
+    "RecordWriter": tb.RecordWriter,
+}
 
 
 def test_the_sources_give_hints():
@@ -234,7 +243,7 @@ def test_every_option_exists(option):
     assert f"{of}.{name}" in OPTIONS or name in OPTIONS, "the command line has no words for it"
     own, _, field = name.partition(".")
     if field:
-        assert field in tb.Limits.__dataclass_fields__
+        assert field in tb.errors.Limits.__dataclass_fields__
     for call in [of] if of else ["load"] if field else ["save", "dumps", "convert"]:
         takes = set(inspect.signature(CALLS.get(call) or getattr(tb, call)).parameters)
         if "options" in takes:  # those of the formats
@@ -247,7 +256,7 @@ def test_every_option_exists(option):
 def test_every_operation_exists(operation):
     name, *arguments = operation
     assert name in OPERATIONS, "the command line has no words for it"
-    parameters = list(inspect.signature(getattr(tb, name)).parameters)
+    parameters = list(inspect.signature(operator.attrgetter(name)(tb)).parameters)
     assert len(arguments) <= len(parameters)
 
 
@@ -259,7 +268,7 @@ def test_what_the_command_line_says_is_there(name):
     form, _ = row
     if form.startswith("TENSORBYTES_"):
         variable = form.partition("=")[0]
-        code = f"import tensorbytes as tb; print(tb.LIMITS.{name.removeprefix('limits.')})"
+        code = f"import tensorbytes as tb; print(tb.errors.LIMITS.{name.removeprefix('limits.')})"
         done = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | {variable: "77"}, capture_output=True, text=True
         )
@@ -303,18 +312,18 @@ def test_a_missing_name(tmp_path):
     with tb.open(path) as file, pytest.raises(KeyError) as caught:
         file["wieght"]
     error = caught.value
-    assert isinstance(error, tb.MissingNameError)
+    assert isinstance(error, tb.errors.MissingNameError)
     assert (error.path, error.tensor) == (str(path), "wieght")
     assert str(error) == f"{path}: there is no tensor 'wieght'; it has 'weight', 'bias'; did you mean 'weight'?"
-    with pytest.raises(tb.MissingNameError):
+    with pytest.raises(tb.errors.MissingNameError):
         tb.load(path, names=["no"])
 
 
 def test_limits_tell_where(tmp_path):
     path = tmp_path / "zeros.pb"
     path.write_bytes(bytes.fromhex("0801 1206 1204 08808040 2a04 0000803f"))
-    with pytest.raises(tb.LimitError) as caught:
-        tb.load(path, "tensorproto", limits=tb.Limits(max_bytes=100))
+    with pytest.raises(tb.errors.LimitError) as caught:
+        tb.load(path, "tensorproto", limits=tb.errors.Limits(max_bytes=100))
     error = caught.value
     assert error.path == str(path)
     assert isinstance(error.at, int)

@@ -11,7 +11,7 @@ from tensorbytes import _wire
 from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import example_reference as reference
 from tensorbytes.errors import CorruptError
-from tensorbytes.records.example import encode_example, encode_sequence, parse_example, parse_sequence
+from tensorbytes.formats.tfrecord.example import encode_example, encode_sequence, parse_example, parse_sequence
 from tests.support.example_bytes import (
     BYTES,
     FLOAT,

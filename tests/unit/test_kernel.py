@@ -50,6 +50,9 @@ dims = st.one_of(st.just(b"\x12\x00"), delimited(b"\x12", st.one_of(st.just(b"")
 shapes = delimited(b"\x12", st.lists(dims, max_size=4).map(b"".join))
 contents = delimited(b"\x22", st.binary(max_size=20))
 others = st.sampled_from([b"", b"", b"\x18\x00", b"\x42\x01a", b"\x0b\x0c", b"\xc2\x3e\x01w", b"\xe8", b"\x9d\x3f"])
+names = st.one_of(
+    st.just(b""), st.just(b""), delimited(b"\xc2\x3e", st.sampled_from([b"", b"w", b"\0", b"\x80", b"a\xff"]))
+)
 items = st.one_of(st.just(b""), varints.map(lambda v: b"\xe8\x3e" + v))
 paddings = st.one_of(st.just(b""), delimited(b"\x92\x3f", st.integers(0, 20).map(bytes)))
 
@@ -57,7 +60,8 @@ paddings = st.one_of(st.just(b""), delimited(b"\x92\x3f", st.integers(0, 20).map
 @st.composite
 def tensors(draw):
     """The plain form of a TensorProto, with the frame's fields, or nearly so."""
-    head = draw(varints.map(lambda v: b"\x08" + v)) + draw(shapes) + draw(others) + draw(items) + draw(paddings)
+    head = draw(varints.map(lambda v: b"\x08" + v)) + draw(shapes) + draw(others) + draw(names)
+    head += draw(items) + draw(paddings)
     crc = struct.pack("<I", reference.mask(reference.crc32c(head)))
     ending = draw(st.sampled_from([b"", b"", b"\x9d\x3f" + crc, b"\x9d\x3f" + crc[::-1], b"\x9d\x3f" + crc[:3]]))
     return head + ending + draw(contents) + draw(others)
@@ -125,6 +129,16 @@ def test_a_plain_record_is_one_and_whole(kernel):
     assert kernel.plain_record(record) == kernel.plain_tensor(record, 12, len(record) - 4) is not None
     for other in (b"", record[:-1], record + b"\0", record + record, record[:-1] + b"\0"):
         assert kernel.plain_record(other) is None
+
+
+@KERNELS
+@pytest.mark.parametrize("name", [b"", b"w", b"a\0b" * 50, "ä".encode(), b"\xff"])
+def test_a_name_is_passed_over_in_a_record_alone(kernel, name):
+    field = b"\xc2\x3e" + reference.varint(len(name)) + name
+    record = framed(b"\x08\x01\x12\x04\x12\x02\x08\x02" + field + b"\x22\x08" + bytes(8))
+    found = (1, (2,), 12 + 8 + len(field) + 2, 8, 0) if name.isascii() else None
+    assert kernel.plain_record(record) == found
+    assert kernel.plain_tensor(record, 12, len(record) - 4) is None
 
 
 @given(st.lists(delimited(b"\x42", st.binary(max_size=200)), max_size=6).map(b"".join), st.integers(0, 4))

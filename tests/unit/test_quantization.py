@@ -48,12 +48,12 @@ def test_integers_keep_what_they_state(original, stored):
         back = done.dequantize()
         assert (back.dtype, back.shape, done.data.dtype) == (original, shape, stored)
         assert same_bits(back.numpy(), by_definition(done.data, done.parameters, shape))
-        assert exact_error(x, back.numpy()) <= Fraction(done.report.max_error)
+        assert exact_error(x, back.numpy()) <= Fraction(done.cost.max_error)
         if x.size:
             step = float(done.parameters.scales.max())
-            assert done.report.max_error <= step * 0.502 + 0.01 * float(np.abs(wide(x)).max())
+            assert done.cost.max_error <= step * 0.502 + 0.01 * float(np.abs(wide(x)).max())
             mean = float(np.abs(wide(x) - wide(back.numpy())).mean())
-            assert done.report.mean_error == pytest.approx(mean, rel=1e-9)
+            assert done.cost.mean_error == pytest.approx(mean, rel=1e-9)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
@@ -92,7 +92,7 @@ def test_casts_round_once_and_keep_what_they_state(original, stored):
     done = quantize(tensor(x), Quantize(stored))
     back = done.dequantize().numpy()
     assert back.dtype == NUMPY[original]
-    assert exact_error(x, back) == Fraction(done.report.max_error)
+    assert exact_error(x, back) == Fraction(done.cost.max_error)
     assert same_bits(back, done.data.numpy().astype(np.float32).astype(x.dtype))
     # No other value of the type is nearer: all of them are tried, or the two neighbours.
     steps = done.data.numpy().astype(np.float64)
@@ -133,7 +133,7 @@ def test_casts_keep_what_is_not_finite_or_refuse_it():
         back = done.dequantize().numpy()
         np.testing.assert_array_equal(back, x)
         assert np.signbit(back[3])
-        assert (done.report.max_error, done.report.snr_db) == (0, math.inf)
+        assert (done.cost.max_error, done.cost.snr_db) == (0, math.inf)
     assert math.isnan(quantize(tensor(x[:1]), Quantize("float8_e4m3fn")).dequantize().numpy()[0])
     for stored, bad in [("float8_e4m3fn", x[1:]), ("float4_e2m1fn", x[:1]), ("float6_e2m3fn", x[2:])]:
         with pytest.raises(UnsupportedError, match="can't hold"):
@@ -164,8 +164,8 @@ def test_constants_are_exact(original, stored):
             x = np.full((3, 5), value, NUMPY[original])
             done = quantize(tensor(x), Quantize(stored, **form))
             assert (done.dequantize().numpy() == x).all()
-            assert done.report.max_error == 0
-            assert done.report.snr_db == math.inf
+            assert done.cost.max_error == 0
+            assert done.cost.snr_db == math.inf
 
 
 @pytest.mark.parametrize("original", ORIGINALS)
@@ -187,9 +187,9 @@ def test_the_ends_of_the_range(original, stored, symmetric):
         done = quantize(tensor(x), Quantize(stored, symmetric=symmetric))
         back = done.dequantize().numpy()
         assert np.isfinite(back).all()
-        assert exact_error(x, back) <= Fraction(done.report.max_error)
+        assert exact_error(x, back) <= Fraction(done.cost.max_error)
         width = Fraction(float(x.max())) - Fraction(float(x.min()))
-        assert Fraction(done.report.max_error) <= width
+        assert Fraction(done.cost.max_error) <= width
 
 
 @given(arrays(), st.data())
@@ -199,8 +199,8 @@ def test_the_stated_error_is_never_exceeded(x, data):
     back = done.dequantize().numpy()
     assert np.isfinite(back).all()
     error = exact_error(x, back)
-    assert error <= Fraction(done.report.max_error)
-    assert done.report.max_error <= math.nextafter(float(error), math.inf)
+    assert error <= Fraction(done.cost.max_error)
+    assert done.cost.max_error <= math.nextafter(float(error), math.inf)
     assert same_bits(back, by_definition(done.data, done.parameters, x.shape))
     if x.ndim:
         start = data.draw(st.integers(0, x.shape[0]))
@@ -219,7 +219,7 @@ def test_the_largest_error_is_never_rounded_down():
 @pytest.mark.parametrize("factor", [2.0**900, 2.0**-900, 2.0**-1030])
 def test_the_ratio_of_powers_neither_overflows_nor_vanishes(factor):
     x = RNG.normal(size=1000)
-    usual, extreme = (quantize(tensor(x * each), Quantize("int8")).report for each in (1.0, factor))
+    usual, extreme = (quantize(tensor(x * each), Quantize("int8")).cost for each in (1.0, factor))
     assert extreme.snr_db == pytest.approx(usual.snr_db, abs=0.02)
     assert 0 < extreme.mean_error < extreme.max_error
 
@@ -236,7 +236,7 @@ def test_far_from_zero(dtype, low, width, stored):
     done = quantize(tensor(x), Quantize(stored, symmetric=False))
     back = done.dequantize().numpy()
     assert same_bits(back, by_definition(done.data, done.parameters, x.shape))
-    assert done.report.max_error <= max(width / 2 ** int(stored.lstrip("uint")), abs(low) / 2**22)
+    assert done.cost.max_error <= max(width / 2 ** int(stored.lstrip("uint")), abs(low) / 2**22)
 
 
 @pytest.mark.parametrize("stored", ["int8", "uint8", "int4"])
@@ -247,7 +247,7 @@ def test_subnormal_steps_reach_the_last_value(stored, symmetric):
         x = np.arange(top + 1) * tiny
         done = quantize(tensor(x), Quantize(stored, symmetric=symmetric))
         step = round(float(done.parameters.scales[0]) / tiny)
-        assert done.report.max_error / tiny <= step / 2
+        assert done.cost.max_error / tiny <= step / 2
 
 
 def test_rows_of_a_vector_in_groups():
@@ -286,10 +286,10 @@ def test_tiles_and_threads_change_nothing(form):
         scale = np.repeat(peaks, form["group"], axis=2)[:, :, :40_001] / np.float32(127)
     assert (np.abs(x - back) <= scale * 0.501).all()
     error = np.abs(x.astype(np.float64) - back)
-    assert done.report.max_error == error.max()
-    assert done.report.mean_error == pytest.approx(error.mean(), rel=1e-12)
+    assert done.cost.max_error == error.max()
+    assert done.cost.mean_error == pytest.approx(error.mean(), rel=1e-12)
     signal = (x.astype(np.float64) ** 2).sum() / (error**2).sum()
-    assert done.report.snr_db == pytest.approx(10 * math.log10(signal), abs=0.006)
+    assert done.cost.snr_db == pytest.approx(10 * math.log10(signal), abs=0.006)
     rows = Tensor("int8", (1, 17, 40_001), np.ascontiguousarray(done.data.numpy()[1:2]))
     assert same_bits(dequantize_rows(rows, done.parameters, 1).numpy(), back[1:2])
 

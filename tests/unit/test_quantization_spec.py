@@ -7,9 +7,9 @@ import pytest
 
 from tensorbytes import quantization
 from tensorbytes.errors import UnsupportedError, UsageError
+from tensorbytes.ops.quantizing import quantize as quantize_any
 from tensorbytes.quantization import Quantization, Quantize, dequantize, dequantize_rows, quantize
 from tensorbytes.tensor import InvalidValueError, Strings, Tensor
-from tensorbytes.tools.quantizing import quantize as quantize_any
 from tests.support.quantization_cases import tensor
 
 RNG = np.random.default_rng(5)
@@ -21,9 +21,9 @@ RNG = np.random.default_rng(5)
 def test_the_report():
     x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
     done = quantize(tensor(x, "w"), Quantize("int4", group=16))
-    assert done.report.bytes_before == 256
-    assert done.report.bytes_after == 32 + 4 * 4
-    assert done.report.saved == 208
+    assert done.cost.bytes_before == 256
+    assert done.cost.bytes_after == 32 + 4 * 4
+    assert done.cost.saved == 208
     assert (done.data.name, done.dequantize().name) == ("w", "w")
     assert str(done).startswith("float32[2, 32] as int4 per group of 16: max error 0.064, mean")
     assert str(done).endswith("dB; 48 bytes instead of 256, 81% saved")

@@ -139,7 +139,7 @@ def test_members_larger_than_thirty_two_bits_count(tmp_path):
         assert archive.read("after") == b"2"
         with archive.open("large") as member:
             assert member.read(5) == b"head\0"
-    from tensorbytes import storage
+    from tensorbytes.io import storage
 
     data = storage.map_file(path)
     before, middle, after = _zip.members(data, Budget(LIMITS))

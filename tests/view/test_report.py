@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import frameworks, viewer
+from tensorbytes import frameworks, view
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.tensor import Ragged
-from tensorbytes.viewer import png
+from tensorbytes.view import png
 from tests.support import browser
 from tests.support.wire_bytes import FIXED32, FIXED64, field, framed, number
 from tests.support.wire_bytes import tag as key
@@ -86,9 +86,9 @@ def looked_at(path: Path) -> Page:
     return page
 
 
-def reported(source, tmp_path, **options) -> tuple[Page, viewer.ReportSummary]:
+def reported(source, tmp_path, **options) -> tuple[Page, view.ReportSummary]:
     target = tmp_path / "report.html"
-    summary = viewer.report(source, target, **options)
+    summary = view.report(source, target, **options)
     assert summary.size == target.stat().st_size
     return looked_at(target), summary
 
@@ -187,7 +187,7 @@ def test_a_checkpoint(tmp_path):
     assert all(found["alt"] == "heatmap" for tag, found in page.tags if tag == "img")
     assert "can not be shown" not in page.text
     assert str(summary).startswith(str(tmp_path / "report.html"))
-    assert summary.as_dict()["size"] == summary.size
+    assert summary.to_dict()["size"] == summary.size
 
 
 def written(path, model):
@@ -249,7 +249,7 @@ def test_a_stream_says_where_nan_is_once(tmp_path):
 
 
 def test_what_is_not_searched_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("tensorbytes.viewer.scan._ALL_BYTES", 10_000)
+    monkeypatch.setattr("tensorbytes.view.scan._ALL_BYTES", 10_000)
     model = {f"w{n}": np.full((50, n + 10), n, np.float32) for n in range(170)} | {"ids": np.arange(90_000)}
     page, _ = reported(written(tmp_path / "x.safetensors", model), tmp_path)
     assert re.search("not searched for NaN and Inf as a whole; of [0-9]+ of them a sample was", page.text)
@@ -371,28 +371,28 @@ def test_a_cut_stream_shows_what_is_whole(tmp_path):
 def test_what_is_no_file_of_tensors_is_refused(tmp_path):
     (tmp_path / "x.html").write_text("<!DOCTYPE html><p>Not found")
     with pytest.raises(UsageError, match="HTML"):
-        viewer.report(tmp_path / "x.html", tmp_path / "report.html")
+        view.report(tmp_path / "x.html", tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00")
     with pytest.raises(CorruptError):
-        viewer.report(tmp_path / "x.npy", tmp_path / "report.html")
+        view.report(tmp_path / "x.npy", tmp_path / "report.html")
 
 
 def test_a_report_never_replaces_its_file(tmp_path):
     path = write_kinds(tmp_path / "x.tb")
     before = path.read_bytes()
     with pytest.raises(UsageError, match="take the place"):
-        viewer.report(path, path)
+        view.report(path, path)
     assert path.read_bytes() == before
 
 
 def test_it_goes_where_it_is_told(tmp_path):
     path = write_kinds(tmp_path / "x.tb")
     out = io.BytesIO()
-    assert viewer.report(path, out).size == len(out.getvalue())
+    assert view.report(path, out).size == len(out.getvalue())
     (tmp_path / "report.html").write_text("old")
     seen = []
-    viewer.report(str(path), tmp_path / "report.html", progress=lambda done, total: seen.append((done, total)))
+    view.report(str(path), tmp_path / "report.html", progress=lambda done, total: seen.append((done, total)))
     looked_at(tmp_path / "report.html")
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
@@ -433,7 +433,9 @@ def test_many_features_and_large_texts(tmp_path):
 
 
 def test_optional_features_say_how_often(tmp_path):
-    with tb.RecordWriter(tmp_path / "x.tfrecord", schema={"a": "int64", "b": tb.Feature("int64", optional=True)}) as w:
+    with tb.RecordWriter(
+        tmp_path / "x.tfrecord", schema={"a": "int64", "b": tb.records.Feature("int64", optional=True)}
+    ) as w:
         for n in range(10):
             w.write({"a": n} | ({"b": n} if n < 4 else {}))
     page, _ = reported(tmp_path / "x.tfrecord", tmp_path)
@@ -484,8 +486,8 @@ def test_several_files_and_other_records(tmp_path):
 def test_file_objects(tmp_path):
     for path in (write_kinds(tmp_path / "x.tb"), write_records(tmp_path / "x.tfrecord", kinds=("PNG",))):
         out = io.BytesIO()
-        summary = viewer.report(io.BytesIO(path.read_bytes()), out)
-        assert summary.shown == viewer.report(path, io.BytesIO()).shown > 0
+        summary = view.report(io.BytesIO(path.read_bytes()), out)
+        assert summary.shown == view.report(path, io.BytesIO()).shown > 0
         assert Page(out.getvalue()).count("img")
 
 
@@ -535,7 +537,7 @@ def pages(tmp_path_factory):
             f.write({"ids": np.arange(n), "text": "nobreak" * n, "map": np.ones((n % 5 + 2, 3)) * n})
     made["stream"] = folder / "stream.tb"
     for name, path in made.items():
-        viewer.report(path, folder / f"{name}.html")
+        view.report(path, folder / f"{name}.html")
     return folder, [f"{name}.html" for name in made]
 
 

@@ -17,7 +17,7 @@ from tensorbytes import dtypes, frameworks
 from tensorbytes.reader import Entry
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
 from tensorbytes.tree import Leaf
-from tensorbytes.viewer import html_of, png, svg, words
+from tensorbytes.view import html_of, png, svg, words
 
 MOST_BYTES = 30_000
 MOST_WITH_PHOTOS = 330_000  # rows of records may hold pictures, which are embedded
@@ -121,7 +121,7 @@ def test_a_mapped_file_is_hardly_read(tmp_path):
         file.truncate(128 + (1 << 30))
     code = (
         "import resource, sys, tensorbytes as tb\n"
-        "import tensorbytes.viewer.fragments\n"
+        "import tensorbytes.view.fragments\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "made = tb.open(sys.argv[1]).entries()[0]._repr_html_()\n"
         "assert '268,435,456 elements' in made, made\n"
@@ -425,7 +425,7 @@ def test_an_open_stream_is_not_read_through(tmp_path):
     f = tb.open(path)
     assert "a stream, first, 'id', 'x'>" in repr(f)
     assert [row[0] for row in table_of(f)] == ["id", "x"]
-    with pytest.raises(tb.CorruptError):
+    with pytest.raises(tb.errors.CorruptError):
         len(f)
     assert "a stream" in repr(f)
 
@@ -498,7 +498,7 @@ def test_statistics_and_conversion(model, tmp_path):
 
 
 def test_bench():
-    from tensorbytes.tools.benching.result import Bench, BenchRow
+    from tensorbytes.ops.benching.result import Bench, BenchRow
 
     row = BenchRow("tb", None, "us", 100, 0.5, 1.0, 1.0, 1.0, 2.0, lossless=True, rounds=1)
     made = text_of(Bench("balanced", "<x>", "1 tensor", 200, 200, [row]))
@@ -591,7 +591,7 @@ def test_records_that_are_damaged_are_shown_all_the_same(records):
 
 
 def test_importing_loads_no_viewer():
-    code = "import sys, tensorbytes; print([name for name in sys.modules if 'viewer' in name])"
+    code = "import sys, tensorbytes; print([name for name in sys.modules if name.startswith('tensorbytes.view')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -20,7 +20,7 @@ from tensorbytes.errors import CorruptError, TensorbytesError
 from tensorbytes.formats import _json, checkpoint, frame, onnx
 from tensorbytes.formats._arrow import thrift
 from tensorbytes.formats._checkpoint import bundle, bundle_read, sstable
-from tensorbytes.formats._checkpoint.bundle import Entry
+from tensorbytes.formats._checkpoint.bundle import BundleEntry
 from tensorbytes.formats._safetensors import shards
 from tensorbytes.formats._torch import archive as torch_archive
 from tensorbytes.formats._torch import pickle_read
@@ -83,13 +83,13 @@ class _Bundle(bundle_read.Bundle):
         size = int.from_bytes(data[:2], "little")
         self._data = memoryview(data)[2 : 2 + size]
         self.prefix, self.budget = "x", Budget(LIMITS, len(data))
-        self.header = bundle.Header()
+        self.header = bundle.BundleHeader()
         self.entries, self.slices = {}, {}
         self._sizes, self._maps = {}, {0: self._data}
         self._read_index(memoryview(data)[2 + size :])
         self._check_shards()
 
-    def _shard_size(self, entry: Entry) -> int:
+    def _shard_size(self, entry: BundleEntry) -> int:
         if entry.shard:
             raise CorruptError("the shard is missing", at=entry.at)
         self._sizes[0] = len(self._data)
@@ -98,7 +98,7 @@ class _Bundle(bundle_read.Bundle):
     def lazily(self) -> dict[str, bundle_read.Found]:
         return {entry.name: self._mapped(entry) for entry in self.entries.values()}
 
-    def _runs(self) -> Iterator[tuple[list[Entry], list[Tensor | Strings]]]:
+    def _runs(self) -> Iterator[tuple[list[BundleEntry], list[Tensor | Strings]]]:
         for entry in sorted(self.stored, key=lambda entry: (entry.shard, entry.offset, entry.size)):
             yield [entry], [self.value(entry, self._data[entry.offset : entry.offset + entry.size])]
 
@@ -111,7 +111,7 @@ def _checkpoint(data: bytes) -> None:
             for leaf in checkpoint._read(_Bundle(data), Budget(LIMITS, len(data)), True).leaves:
                 if leaf.check is not None:
                     leaf.check()
-                _ = leaf.whole
+                leaf.read()
         raise
     if not chance(data) & 3 and not same([found], [checkpoint._read(_Bundle(data), Budget(LIMITS, len(data)), True)]):
         raise Unsound("read lazily, it is something else")
@@ -167,7 +167,7 @@ def _pickle(data: bytes) -> None:
     torch_tree.measure(root, budget)
     document = torch_tree.document(root, torch_tree.Notes(), budget, number & 3 == 1, number & 3 == 2)
     for leaf in document.leaves:
-        _ = leaf.whole
+        leaf.read()
     if number & 7 == 3:
         unflatten(document.leaves, as_numpy)
     if number & 15 == 4:
@@ -195,7 +195,7 @@ def _external(data: bytes) -> None:
     """A tensor whose bytes are in a file that it names: never one outside of the folder."""
     found = onnx._decode(memoryview(data), Budget(LIMITS, len(data)), not chance(data) & 3, {}, _folder())
     for leaf in found.leaves:
-        value = leaf.whole
+        value = leaf.read()
         if isinstance(value, Tensor) and b"secret" in bytes(value.data) and b"secret" not in data:
             raise Unsound("the content of a file outside of the folder")
 

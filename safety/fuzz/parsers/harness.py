@@ -15,12 +15,11 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, Limits, LossError, TensorbytesError, UnsupportedError
 from tensorbytes.formats import Format
 from tensorbytes.frameworks import from_value
 from tensorbytes.tensor import Tensor, Value, identical
-from tensorbytes.tree import Document, unflatten
+from tensorbytes.tree import Document, Leaf, unflatten
 
 # Small, so that what a few bytes may make of themselves is made quickly.
 LIMITS = Limits(max_bytes=1 << 20, max_tensors=1 << 10, max_rank=8, max_depth=8)
@@ -118,8 +117,7 @@ def documents(
                 raise Unsound("read lazily, it is something else")
             for document in other:
                 for leaf in document.leaves:
-                    if isinstance(leaf.value, Deferred):
-                        sliced(leaf.value)
+                    sliced(leaf)
         if number & 3 == 1:
             for document in found:
                 unflatten(document.leaves, as_numpy)
@@ -132,7 +130,7 @@ def documents(
             for leaf in document.leaves:
                 if leaf.check is not None:
                     leaf.check()
-                _ = leaf.whole
+                leaf.read()
 
     def _salvage(view: memoryview) -> None:
         kept = chosen.salvage(view, LIMITS)
@@ -140,15 +138,15 @@ def documents(
             for leaf in kept.document.leaves:
                 if leaf.check is not None:
                     leaf.check()
-                _ = leaf.whole
+                leaf.read()
 
     return run
 
 
-def sliced(value: Deferred) -> None:
+def sliced(leaf: Leaf) -> None:
     """A part that is read alone is the same part of the whole."""
-    whole = value.load()
-    if value.part is None or not value.shape or not isinstance(whole, Tensor):
+    whole = leaf.read()
+    if not leaf.value.in_parts or not whole.header.shape or not isinstance(whole, Tensor):
         return
     bits = whole.bits()
     for index in _INDEXES:
@@ -156,9 +154,9 @@ def sliced(value: Deferred) -> None:
             wanted = bits[index]
         except (IndexError, MemoryError):  # no such axis, or nothing along it: NumPy may ask for memory first
             continue
-        part = value.part(index)
+        part = leaf.part(index)
         if not isinstance(part, Tensor) or part.shape != wanted.shape or bytes(part.data) != wanted.tobytes():
-            raise Unsound(f"the part {index} of {value.dtype}{list(value.shape)} is something else")
+            raise Unsound(f"the part {index} of {whole.dtype}{list(whole.shape)} is something else")
 
 
 def same(a: list[Document], b: list[Document]) -> bool:
@@ -169,7 +167,7 @@ def same(a: list[Document], b: list[Document]) -> bool:
         if len(one.leaves) != len(two.leaves) or one.meta != two.meta or one.item != two.item:
             return False
         for left, right in zip(one.leaves, two.leaves, strict=True):
-            if left.path != right.path or left.kind != right.kind or not identical(left.whole, right.whole):
+            if left.path != right.path or left.kind != right.kind or not identical(left.read(), right.read()):
                 return False
             if left.value.meta != right.value.meta or left.value.name != right.value.name:
                 return False

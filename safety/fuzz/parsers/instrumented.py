@@ -18,12 +18,24 @@ _STORED = ("formats._stored", "formats._quantized", "codecs", "quantization")
 _PARTS = (*_TREE, "formats._parts", "formats._json")
 _TORCH = (*_PARTS, "formats._torch", "formats.torchfile", "formats._zip")
 _ARROW = (*_TREE, "formats._arrow", "formats._parts", "formats.arrow", "formats.parquet")
-_FRAMING = (*_WIRE, "records.files.framing", "records.files.salvage", "records.files.search", "records.files.window")
-_ROWS = (*_FRAMING, "records.example", "records.read", "records.schema", "_wire.example_reference")
+_FRAMING = (
+    *_WIRE,
+    "formats.tfrecord.files.framing",
+    "formats.tfrecord.files.salvage",
+    "formats.tfrecord.files.search",
+    "formats.tfrecord.files.window",
+)
+_ROWS = (
+    *_FRAMING,
+    "formats.tfrecord.example",
+    "formats.tfrecord.read",
+    "formats.tfrecord.schema",
+    "_wire.example_reference",
+)
 _MODULES: dict[str, tuple[str, ...]] = {
     "tb": (*_RECORD, "formats.frame"),
     "tb_stored": (*_RECORD, *_STORED, "formats.frame", "_wire.huffman_reference", "_wire.filters_reference"),
-    "tb_stream": (*_RECORD, "formats.frame", "reader", "storage"),
+    "tb_stream": (*_RECORD, "formats.frame", "reader", "io.storage"),
     "safetensors": (*_PARTS, "formats.safetensors", "formats._safetensors", "formats._packed"),
     "safetensors_index": ("formats._safetensors", "formats._json"),
     "npy": (*_PARTS, "formats.npy", "formats._npy"),
@@ -48,21 +60,21 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "raw": (*_TREE, "formats.raw", "formats._tensorproto"),
     "json": ("formats._json",),
     "records": _ROWS,
-    "example": (*_WIRE, "records.example"),
+    "example": (*_WIRE, "formats.tfrecord.example"),
     "records_reference": _ROWS,
     "record_cells": (*_ROWS, *_RECORD, "formats._quantized", "quantization"),
     "events": (*_FRAMING, *_RECORD, "records.events", "records.summaries"),
     "salvage": (*_FRAMING, "_wire.salvage_reference"),
     "compressed": ("io.streams",),
-    "record_index": (*_RECORD, "formats.frame", "records.files.index"),
-    "schema": ("records.schema", "dtypes"),
+    "record_index": (*_RECORD, "formats.frame", "formats.tfrecord.files.index"),
+    "schema": ("formats.tfrecord.schema", "dtypes"),
     "recognition": (
         *_RECORD, *_PARTS, "opening", "foreign", "formats.safetensors", "formats.npy", "formats._npy", "formats._onnx",
         "formats.gguf", "formats._message", "formats.delimited", "formats._arrow.flat", "formats.torchfile",
     ),
-    "reader": (*_RECORD, *_PARTS, "reader", "viewer.fragments", "viewer.values", "viewer.cells", "formats._npy"),
-    "address": ("tools.addressing",),
-    "manifest": ("tools.soundness",),
+    "reader": (*_RECORD, *_PARTS, "reader", "view.fragments", "view.values", "view.cells", "formats._npy"),
+    "address": ("ops.addressing",),
+    "manifest": ("ops.manifests",),
 }  # fmt: skip
 
 

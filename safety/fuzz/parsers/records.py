@@ -9,28 +9,30 @@ from safety.fuzz.parsers import sealing, seeds
 from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, chance
 from tensorbytes import _wire, api, foreign, formats, opening
 from tensorbytes.budget import Budget
+from tensorbytes.damage import Damage
 from tensorbytes.errors import CorruptError, LimitError, TensorbytesError
+from tensorbytes.formats.tfrecord import example
+from tensorbytes.formats.tfrecord.files import bytestreams, framing, index, salvage
+from tensorbytes.formats.tfrecord.files.framing import RecordBlock
+from tensorbytes.formats.tfrecord.files.memory import Memory
+from tensorbytes.formats.tfrecord.read.columns import to_rows
+from tensorbytes.formats.tfrecord.read.decode import Plan, decode, decode_sound, prepare
+from tensorbytes.formats.tfrecord.read.infer import Inference
+from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io.streams import detection
 from tensorbytes.io.streams.decoders import Feed, open_decoder
+from tensorbytes.ops import addressing, manifests
 from tensorbytes.reader import Reader
-from tensorbytes.records import events, example
-from tensorbytes.records.files import framing, index, salvage, sources
-from tensorbytes.records.files.framing import Block
-from tensorbytes.records.files.memory import Memory
-from tensorbytes.records.read.columns import to_rows
-from tensorbytes.records.read.decode import Plan, decode, decode_sound, prepare
-from tensorbytes.records.read.infer import Inference
-from tensorbytes.records.schema import Schema
+from tensorbytes.records import events
 from tensorbytes.records.summaries import EventFields
-from tensorbytes.tools import addressing, soundness
-from tensorbytes.viewer.fragments import html_of
+from tensorbytes.view.fragments import html_of
 
 _BLOCK_BYTES = 1 << 12
 _MOST_BYTES = 1 << 16
 
 
 class _Bytes:
-    """A stream of bytes in memory, plain or compressed: see sources.PlainSource."""
+    """A stream of bytes in memory, plain or compressed: see bytestreams.FileStream."""
 
     path = "<bytes>"
     seekable = True
@@ -58,7 +60,7 @@ def _blocks(data: bytes) -> Any:
     return framing.blocks(_Bytes(data), memory=Memory(), block_bytes=_BLOCK_BYTES, limits=LIMITS)
 
 
-def _rows(plan: Plan, block: Block) -> list[list[Any]]:
+def _rows(plan: Plan, block: RecordBlock) -> list[list[Any]]:
     columns, failure = decode_sound(prepare(block, plan), plan)
     features = {column.name: column.feature for column in plan.columns}
     rows = [to_rows(part, features[name]) for name, part in columns.items()]
@@ -113,7 +115,7 @@ def _events(data: bytes) -> None:
     found = events._Decoder(None, "numpy", LIMITS)
     found.enter("x")
 
-    def raised(damage: salvage.Damage) -> None:
+    def raised(damage: Damage) -> None:
         raise CorruptError("damage", at=damage.start)
 
     for block in salvage.intact(_Bytes(data), raised, block_bytes=_BLOCK_BYTES, budget=Budget(LIMITS)):
@@ -126,7 +128,7 @@ def _events(data: bytes) -> None:
 
 def _salvage(data: bytes) -> None:
     """Records and damages partition the file, and each record is one that its checksums confirm."""
-    damages: list[salvage.Damage] = []
+    damages: list[Damage] = []
     at = kept = 0
     for block in salvage.intact(_Bytes(data), damages.append, block_bytes=_BLOCK_BYTES, budget=Budget(LIMITS)):
         for start, size in block.records.tolist():
@@ -154,7 +156,7 @@ def _compressed(data: bytes) -> None:
     if not data:
         return
     name, body = ("gzip", "zlib", "snappy")[data[0] % 3], data[1:]
-    detection.decode_start(body[:64], sources.detect(body[:64]))
+    detection.decode_start(body[:64], bytestreams.detect(body[:64]))
     whole, failed = _inflated(name, body, 1 << 16, seekable=False)
     if not chance(data) & 3:
         parts, also = _inflated(name, body, 7, seekable=True)
@@ -198,19 +200,19 @@ def _schema(data: bytes) -> None:
 def _recognised(data: bytes) -> None:
     """Whatever the bytes are: their format is guessed, and they are read in it."""
     foreign.about_file(data[: formats.SNIFF_BYTES], None)
-    chosen = opening.choose(data, len(data), "<bytes>", None)
-    if chosen.name in ("arrow", "parquet"):
+    opened = opening.open_bytes(memoryview(data), None, LIMITS, {})
+    if opened.format in ("arrow", "parquet"):
         return  # targets of their own: pyarrow takes its time
-    api._result(chosen.decode(memoryview(data), LIMITS, False, {}), Budget(LIMITS, len(data)), "numpy", None, "<bytes>")
+    api._result(opened, False, "numpy", None)
 
 
 def _opened(data: bytes) -> None:
     """What a reader of the file gives: its list of tensors, slices of them, all of them; shown as notebooks do."""
-    chosen = opening.choose(data, len(data), "<bytes>", None)
-    if chosen.name in ("arrow", "parquet"):
+    opened = opening.open_bytes(memoryview(data), None, LIMITS, {})
+    if opened.format in ("arrow", "parquet"):
         return
-    view, number = memoryview(data), chance(data)
-    reader = Reader(lambda lazy: chosen.decode(view, LIMITS, lazy, {}), "<bytes>", chosen.name, "numpy", None)
+    number = chance(data)
+    reader = Reader(opened, "numpy", None)
     repr(reader)
     for entry in reader.entries():
         repr(entry)
@@ -220,7 +222,7 @@ def _opened(data: bytes) -> None:
     if number & 3 == 1:
         list(reader)
     if number & 15 == 2:
-        pages = [reader._repr_html_(), *(html_of(leaf.whole) for one in reader._lazy() for leaf in one.leaves)]
+        pages = [reader._repr_html_(), *(html_of(leaf.read()) for one in reader._lazy() for leaf in one.leaves)]
         if b"<zz>" in data and any("<zz>" in page for page in pages):
             raise Unsound("a mark of the file's in the page")
 
@@ -234,9 +236,8 @@ def _address(data: bytes) -> None:
 
 def _manifest(data: bytes) -> None:
     """The rows of a manifest, compared with those of a file."""
-    rows = soundness._rows(data, "<bytes>")
-    found = soundness.Soundness("<bytes>", "npy")
-    soundness._compare(found, rows, [{"name": "a", "dtype": "float32", "shape": [2], "sha256": "00"}])
+    sums = manifests.parse_rows(data, "<bytes>")
+    list(manifests.compare([{"name": "a", "dtype": "float32", "shape": [2], "sha256": "00"}], sums, ()))
 
 
 TARGETS = [

@@ -53,13 +53,13 @@ _OBJECTS: list[Any] = [
 ]
 # Every way to keep a tensor in a feature.
 CELLS: dict[str, Any] = {
-    "t": tb.Feature("float32", (2,), encoding="tensorproto"),
-    "r": tb.Feature("int16", (None,), encoding="raw", optional=True),
-    "b": tb.Feature("bytes", (), encoding="base64", optional=True, default=b"d"),
-    "u": tb.Feature("text", (None,), optional=True),
-    "f": tb.Feature("float16", (2, 2), optional=True, default=1.0),
-    "i": tb.Feature("uint8", (None, 2), optional=True),
-    "q": tb.Feature("float32", (3,), quantize={"dtype": "int8", "scale": 0.5}, optional=True),
+    "t": tb.records.Feature("float32", (2,), encoding="tensorproto"),
+    "r": tb.records.Feature("int16", (None,), encoding="raw", optional=True),
+    "b": tb.records.Feature("bytes", (), encoding="base64", optional=True, default=b"d"),
+    "u": tb.records.Feature("text", (None,), optional=True),
+    "f": tb.records.Feature("float16", (2, 2), optional=True, default=1.0),
+    "i": tb.records.Feature("uint8", (None, 2), optional=True),
+    "q": tb.records.Feature("float32", (3,), quantize={"dtype": "int8", "scale": 0.5}, optional=True),
 }
 
 
@@ -375,8 +375,12 @@ def _index() -> Iterator[bytes]:
 
 
 def _schemas() -> Iterator[bytes]:
-    yield tb.Schema(CELLS).to_json().encode()
-    yield tb.Schema({"a": tb.Feature("int64", ())}, {"w": tb.Feature("text", (None,))}).to_json().encode()
+    yield tb.records.Schema(CELLS).to_json().encode()
+    yield (
+        tb.records.Schema({"a": tb.records.Feature("int64", ())}, {"w": tb.records.Feature("text", (None,))})
+        .to_json()
+        .encode()
+    )
     yield b'{"features": {"x": {"dtype": "float32"}}, "tensorbytes.schema": 1}'
 
 

@@ -366,7 +366,7 @@ static PyObject *py_plain_tensor(PyObject *module, PyObject *const *args, Py_ssi
         PyBuffer_Release(&view);
         return NULL;
     }
-    plain = wire_plain_tensor(view.buf, start, end, &tensor);
+    plain = wire_plain_tensor(view.buf, start, end, &tensor) && !tensor.named;
     PyBuffer_Release(&view);
     if (!plain)
         Py_RETURN_NONE;
@@ -542,7 +542,7 @@ static PyMethodDef methods[] = {
     {"frame_header", py_frame_header, METH_O, "frame_header(length) -> the 12 bytes before a payload"},
     {"frames", py_frames, METH_O, "frames([[part, ...], ...]) -> bytes of many TFRecords"},
     {"plain_tensor", FAST(plain_tensor), "plain_tensor(buffer, start, end) -> (dtype, shape, at, size, item) or None"},
-    {"plain_record", py_plain_record, METH_O, "The same for a buffer that is exactly one sound record."},
+    {"plain_record", py_plain_record, METH_O, "The same for a buffer that is exactly one sound record, whether it has a name or not."},
     {"fields", FAST(fields), "fields(buffer, start, end, stop) -> ([(number, wire, start, end, at), ...], next)"},
     {"resync", FAST(resync), "resync(buffer, start, end) -> where the next sound header stands"},
     {"closing", FAST(closing), "closing(buffer, start, end, crc) -> (where the payload ends, its crc)"},

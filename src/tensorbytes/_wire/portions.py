@@ -18,10 +18,15 @@ class Stopped(Exception):
     """Nobody waits for the result any more."""
 
 
+def check_stopped() -> None:
+    """Raise Stopped in a thread whose crew is being closed."""
+    is_stopped: Callable[[], bool] | None = getattr(here, "is_stopped", None)
+    if is_stopped is not None and is_stopped():
+        raise Stopped
+
+
 def portions(size: int, portion: int = PORTION_BYTES) -> Iterator[slice]:
     """A range of bytes in portions. In a thread whose crew is being closed, the next one raises Stopped."""
-    is_stopped: Callable[[], bool] | None = getattr(here, "is_stopped", None)
     for start in range(0, size, portion):
-        if is_stopped is not None and is_stopped():
-            raise Stopped
+        check_stopped()
         yield slice(start, min(start + portion, size))

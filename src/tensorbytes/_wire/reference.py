@@ -178,13 +178,17 @@ def _delimited(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]
     return (at, at + length) if at >= 0 and length <= end - at else (0, -1)
 
 
-# The tags of the frame's fields 1005, 1010 and 1011.
+# The tags of the frame's fields 1000, 1005, 1010 and 1011.
+_NAME_TAG = b"\xc2\x3e"
 _ITEM_TAG, _PADDING_TAG, _HEADER_CRC_TAG = b"\xe8\x3e", b"\x92\x3f", b"\x9d\x3f"
 PlainTensor = tuple[int, tuple[int, ...], int, int, int]
 
 
 def plain_tensor(buffer: Buffer, start: int, end: int) -> PlainTensor | None:
-    data = bytes_view(buffer)
+    return _plain_tensor(bytes_view(buffer), start, end, named=False)
+
+
+def _plain_tensor(data: memoryview, start: int, end: int, named: bool) -> PlainTensor | None:
     if not 0 <= start <= end <= len(data):
         raise IndexError(f"position {start} or {end} is outside 0..{len(data)}")
     if start == end or data[start] != 0x08:
@@ -206,6 +210,11 @@ def plain_tensor(buffer: Buffer, start: int, end: int) -> PlainTensor | None:
         if at != dim_end or size >= 1 << 63:
             return None
         shape.append(size)
+    if data[at : min(at + 2, end)] == _NAME_TAG:
+        at, after = _delimited(data, at + 1, end, _NAME_TAG[1])
+        if after < 0 or not named or not bytes(data[at:after]).isascii():
+            return None
+        at = after
     item, at = _frame_fields(data, start, at, end)
     at, content_end = _delimited(data, at, end, 0x22)
     return (dtype, tuple(shape), at, end - at, item) if content_end == end else None
@@ -264,7 +273,7 @@ def plain_record(buffer: Buffer) -> PlainTensor | None:
     if not found or stop != len(data):
         return None
     at, size = record[0].tolist()
-    return plain_tensor(data, at, at + size)
+    return _plain_tensor(data, at, at + size, named=True)
 
 
 def prefault(buffer: Buffer) -> None:

@@ -376,6 +376,15 @@ int wire_plain_tensor(const uint8_t *buf, size_t start, size_t end, struct wire_
             return 0;
         out->dims[out->rank++] = size;
     }
+    out->named = 0;
+    if (get_tag2(buf, &at, end, 0xc2, 0x3e)) {
+        if (!get_length(buf, &at, end, &content_end))
+            return 0;
+        for (; at < content_end; at++)
+            if (buf[at] >= 0x80) /* whether it is UTF-8 is seen elsewhere */
+                return 0;
+        out->named = 1;
+    }
     out->item = 0;
     if (get_tag2(buf, &at, end, 0xe8, 0x3e) && !get_varint(buf, &at, end, &out->item))
         return 0;

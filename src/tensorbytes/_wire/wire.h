@@ -29,6 +29,7 @@ struct wire_tensor {
     uint64_t rank;
     uint64_t dims[WIRE_MAX_RANK];
     uint64_t item;          /* 0 if there is none */
+    int named;              /* whether it has a name, in ASCII */
     size_t content;         /* offset of the first content byte */
     size_t content_size;
 };
@@ -74,7 +75,7 @@ enum wire_verify { WIRE_LENGTHS = 0, WIRE_ALL = 1, WIRE_SMALL = 2 };
 size_t wire_scan(const uint8_t *buf, size_t n, size_t *next, int verify,
                  int64_t *out, size_t room, int *status);
 
-/* Parses the plain form of a TensorProto in [buf+start, buf+end).
+/* Parses the plain form of a TensorProto in [buf+start, buf+end), which may have a name in ASCII.
  * Returns 1, or 0 for anything else, sound or not: the general parser decides. */
 int wire_plain_tensor(const uint8_t *buf, size_t start, size_t end, struct wire_tensor *out);
 

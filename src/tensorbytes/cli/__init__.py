@@ -19,7 +19,7 @@ FINE, DIFFERS, USAGE = 0, 1, 2
 BUG = 70  # as sysexits.h has it: not to be taken for a file that is damaged
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ends
 DEFAULT = "info"
-_COMMON_FLAGS = ("--json", "--text", "-q", "--quiet", "--no-color")
+_COMMON_FLAGS = ("--json", "-q", "--quiet", "--no-color")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,7 +99,7 @@ def _main(argv: list[str]) -> int:
     # An address in what is piped in looks like an option to argparse.
     rest = [f"/dev/stdin{word[1:]}" if word.startswith("-::") else word for word in rest]
     args = parser(verb).parse_intermixed_args(rest)
-    out = output.Output(json=args.json, text=args.text, quiet=args.quiet, color=args.color, verb=verb)
+    out = output.Output(json=args.json, quiet=args.quiet, color=args.color, verb=verb)
     try:
         return module.run(args, out)
     except Exception as error:
@@ -154,9 +154,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
     )
     verbs.load(verb).arguments(made)
     common = made.add_argument_group("output")
-    how = common.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="one JSON object a line (the default in a pipe)")
-    how.add_argument("--text", action="store_true", help="text for people, in a pipe too")
+    common.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
     common.add_argument("-q", "--quiet", action="store_true", help="no progress, no remarks on stderr")
     common.add_argument("--no-color", dest="color", action="store_false", help="no colours (also: NO_COLOR=1)")
     return made
@@ -165,9 +163,15 @@ def parser(verb: str) -> argparse.ArgumentParser:
 def _parser_type() -> type[argparse.ArgumentParser]:
     import argparse
 
-    from tensorbytes.cli.output import escaped
+    from tensorbytes.cli.output import escaped, terminal_width
 
     class Parser(argparse.ArgumentParser):
+        def format_help(self) -> str:
+            from tensorbytes.cli.options import option_text
+
+            flags = {flag for action in self._actions for flag in action.option_strings}
+            return super().format_help() + option_text(flags, min(terminal_width(), 120) - 2)
+
         def error(self, message: str) -> NoReturn:
             super().error(escaped(message))  # it quotes what was typed, or what a glob found
 
@@ -239,7 +243,7 @@ def _overview() -> str:
         lines += textwrap.wrap(f"  {name:<11} {row.words}", room, subsequent_indent=" " * 14)
     lines.append("")
     for text in (
-        "Files may be globs, folders, URLs or - (stdin). In a pipe, output is JSON lines.",
+        "Files may be globs, folders, URLs or - (stdin). --json gives JSON lines, for programs.",
         "Exit code: 0 fine, 1 differs or damaged, 2 wrong usage or unreadable.",
         "tb --version tells the version.",
     ):

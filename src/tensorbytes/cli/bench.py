@@ -6,8 +6,8 @@ import argparse
 import os
 from typing import Any
 
-from tensorbytes.cli.files import sources
-from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.files import input_files
+from tensorbytes.cli.output import Cell, Heading, Output
 from tensorbytes.cli.writing import byte_count, check_free, force_argument, paragraph
 from tensorbytes.errors import UsageError
 
@@ -36,7 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--shape", type=_shape, metavar="NxM", help="of a tensor, such as 1024x1024")
     made.add_argument("--dtype", metavar="DTYPE", help="its dtype, such as float32, bfloat16 or int64")
     how = parser.add_argument_group("how it is measured")
-    how.add_argument("--most", type=_most, default=_MOST_BYTES, metavar="SIZE", help="so much of the data (32MiB); all")
+    how.add_argument(
+        "--most", type=_most, default=_MOST_BYTES, metavar="SIZE", help="this much of the data (32MiB); all"
+    )
     how.add_argument("--rounds", type=int, default=5, metavar="N", help="at most so often (5)")
     how.add_argument("--seconds", type=float, default=1.0, metavar="S", help="or so long, for each choice (1.0)")
     how.add_argument(
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         result = _measure(_made_up(args.shape, args.dtype), args, out)
         result.source = "made-up data"
     else:
-        with sources([args.file]) as found:
+        with input_files([args.file]) as found:
             if len(found) != 1:
                 raise UsageError(f"{args.file} means {len(found)} files: measure one of them")
             result = _measure(found[0].path, args, out)
@@ -64,14 +66,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
         result.chart(args.chart)
         out.note(f"wrote {args.chart}")
     if out.json:
-        out.item(result.as_dict())
+        out.item(result.to_dict())
     else:
         _show(result, args.file, out)
     return 0
 
 
 def _measure(data: Any, args: argparse.Namespace, out: Output) -> Any:
-    from tensorbytes.tools.benching import bench
+    from tensorbytes.ops.benching import bench
 
     return bench(
         data,
@@ -163,7 +165,7 @@ def _numbers(rng: Any, shape: tuple[int, ...], name: str) -> Any:
 
 
 def _show(result: Any, path: str | None, out: Output) -> None:
-    from tensorbytes.tools.benching.result import HEAD, LEFT, METHOD, refusals, row_cells
+    from tensorbytes.ops.benching.result import HEAD, LEFT, METHOD, refusals, row_cells
 
     advised = result.recommend()
     paragraph(result.headline, out)
@@ -176,7 +178,7 @@ def _show(result: Any, path: str | None, out: Output) -> None:
     rows = [row for row in result.ranked() if not row.refused]
     shown = _fitting([HEAD, *map(row_cells, rows)], out.width)
     out.table(
-        [Column(HEAD[at], right=at not in LEFT) for at in shown],
+        [Heading(HEAD[at], right=at not in LEFT) for at in shown],
         [_styled([row_cells(row)[at] for at in shown], row is advised.row) for row in rows],
     )
     out.line("")
@@ -192,12 +194,13 @@ def _show(result: Any, path: str | None, out: Output) -> None:
 
 def _command(source: str | None, row: Any) -> str:
     """How to make such a file of one that there is."""
-    from tensorbytes.tools.sources import TFRECORD
+    from tensorbytes import formats
 
-    ending = "" if row.format == TFRECORD else f" --to {row.format}"
+    chosen = formats.get(row.format)
+    ending = f" --to {row.format}" if chosen.documents else ""
     compression = f" --compression {row.compression}" if row.compression else ""
-    unstack = " --unstack 0" if row.format == TFRECORD else ""
-    target = "OUT.tfrecord" if row.format == TFRECORD else "OUT"
+    unstack = "" if chosen.documents else " --unstack 0"
+    target = "OUT" if chosen.documents else f"OUT{chosen.suffixes[0]}"
     return f"tb convert {source or 'FILE'} {target}{ending}{unstack}{compression}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
 
-from tensorbytes.cli.files import STDIN_NAMES, Source, as_shown, expand, local, sources
+from tensorbytes.cli.files import STDIN_NAMES, InputFile, as_shown, expand, input_files, local
 from tensorbytes.cli.output import Output, escaped, json_text
 from tensorbytes.cli.progress import Progress, Silent
 from tensorbytes.cli.reading import read_options, reading_arguments
@@ -16,7 +16,7 @@ from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
   tb cat 'model.tb::w[0:4, :]'          some rows, with every digit that counts
-  tb cat x.npy | jq .values             in a pipe: an object with the values
+  tb cat x.npy --json | jq .values      an object with the values
   tb cat 'train.tfrecord::#3'           a record; ::#-1 is the last one
   tb cat 'train.tfrecord::label'        one feature of all records
   tb cat 'model.tb::w[0]' --as npy -o w.npy
@@ -25,13 +25,13 @@ EXAMPLES = """examples:
 
 Only what is named is read. JSON has no NaN and no infinities: they are the
 strings "NaN", "Infinity" and "-Infinity". Complex numbers are pairs, bytes
-that are no text {"base64": ...}. Brackets and stars mean something to
+that are not text {"base64": ...}. Brackets and stars mean something to
 shells: put what has them in quotes."""
 
 _HELD_BYTES = 1 << 18
 _TEXTS = ("text", "json", "csv")
-# What a format that holds nothing but the elements may leave out, since it was asked for by name.
-_NAMELESS = ("npy", "raw", "tensorproto", "sparseproto", "arrowtensor")
+_ORDERS = ("order", "byteorder")
+# What a format that has no place for it may leave out, since it was asked for by name.
 _BARE = frozenset({"name", "meta", "kind", "encoding", "numpy.dtype"})
 
 
@@ -40,9 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "addresses", nargs="+", metavar="FILE::NAME[INDEX]", help="what to show; one tensor needs no name"
     )
-    parser.add_argument(
-        "--as", dest="form", metavar="FORM", help="text (on a terminal), json (in a pipe), csv, raw, npy, tb ..."
-    )
+    parser.add_argument("--as", dest="form", metavar="FORM", help="text (the default), json, csv, raw, npy, tb ...")
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="write to a file, which appears when it is whole; - for stdout"
     )
@@ -64,7 +62,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         for piece in _gathered(pieces):
             out.raw(piece)
         return 0
-    from tensorbytes import storage
+    from tensorbytes.io import storage
 
     with out.progress(target) as bar:
         args.bar = bar
@@ -109,16 +107,17 @@ def _check_form(form: str, args: argparse.Namespace, out: Output) -> None:
     from tensorbytes.errors import unknown
 
     if form not in _TEXTS and (form not in formats.BUILTIN or not formats.get(form).writes):
-        raise unknown("form", form, (*_TEXTS, *(name for name in formats.BUILTIN if formats.get(name).writes)))
+        raise unknown("form", form, (*_TEXTS, *formats.writable()))
+    for key in _ORDERS:
+        if getattr(args, key) and (form in _TEXTS or key not in formats.get(form).write_options):
+            takes = [name for name in formats.writable() if key in formats.get(name).write_options]
+            raise UsageError(f"--{key} is for --as {' or '.join(takes)}")
     if form in _TEXTS:
-        if args.order or args.byteorder:
-            raise UsageError("--order and --byteorder are for --as raw")
         return
-    if formats.get(form).several_files:
+    chosen = formats.get(form)
+    if chosen.several_files:
         raise UsageError(f"{form} makes several files: use tb convert --names")
-    if form != "raw" and (args.order or args.byteorder):
-        raise UsageError("--order and --byteorder are for --as raw")
-    if len(args.addresses) > 1 and form != "raw":
+    if len(args.addresses) > 1 and chosen.self_describing:  # bare elements may follow one another
         raise UsageError(f"{len(args.addresses)} tensors don't make one {form} file: use tb convert --names")
     if args.output in (None, STDOUT) and out.terminal and not args.force:
         raise UsageError(f"{form} is binary, and this is a terminal: pipe it, pass -o FILE, or --force")
@@ -127,39 +126,39 @@ def _check_form(form: str, args: argparse.Namespace, out: Output) -> None:
 def _pieces(text: str, form: str, args: argparse.Namespace) -> Iterator[str | bytes | memoryview]:
     """What is written for one address, piece by piece."""
     from tensorbytes.cli import selecting
-    from tensorbytes.tools.addressing import Address, parse_address
+    from tensorbytes.ops.addressing import Address, parse_address
 
     address = parse_address(text)
-    with _source(address.path) as source:
-        named = Address(source.path, address.name, address.index, address.number)
+    with _input_file(address.path) as file:
+        named = Address(file.path, address.name, address.index, address.number)
         try:
             try:
                 found = selecting.select(named, args.format, read_options(args))
             except selecting.AllOfAStream:
-                found = selecting.objects(source.path, args.format, read_options(args))
-            if isinstance(found, selecting.Rows):
-                yield from _rows(found, form, args, source.shown)
+                found = selecting.objects(file.path, args.format, read_options(args))
+            if isinstance(found, selecting.SelectedRows):
+                yield from _rows(found, form, args, file.shown)
             else:
-                yield from _part(found, form, args, source.shown)
+                yield from _part(found, form, args, file.shown)
         except UsageError as error:
             # What came through the pipe is in a file of which nobody knows the name.
-            raise as_shown(error, source) from None
+            raise as_shown(error, file) from None
 
 
-class _source:
+class _input_file:
     """The one file that an address names."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._several = sources([path]) if path in STDIN_NAMES else None
+        self._several = input_files([path]) if path in STDIN_NAMES else None
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> InputFile:
         if self._several is not None:
             return self._several.__enter__()[0]
         found = expand(self._path)
         if len(found) > 1:
             raise UsageError(f"{self._path} stands for {len(found)} files: cat takes one at a time")
-        return Source(found[0], found[0])
+        return InputFile(found[0], found[0])
 
     def __exit__(self, *error: Any) -> None:
         if self._several is not None:
@@ -198,7 +197,7 @@ def _uneven_lines(value: Any, form: str, shown: str) -> Iterator[str]:
     from tensorbytes.tensor import Sparse
 
     if form == "csv" and not isinstance(value, Sparse):
-        raise UsageError(f"{shown}: rows of different lengths are no CSV: use --as json")
+        raise UsageError(f"{shown}: rows of different lengths can't be CSV: use --as json")
     separator = "," if form == "csv" else " "
     if not isinstance(value, Sparse):
         yield from _ragged_lines(value.rows())
@@ -229,10 +228,11 @@ def _encoded(value: Any, form: str, args: argparse.Namespace) -> Iterable[bytes 
     from tensorbytes.tensor import amended
     from tensorbytes.tree import Document, Leaf
 
-    options = {key: getattr(args, key) for key in ("order", "byteorder") if getattr(args, key)}
-    if form in _NAMELESS:
+    options = {key: getattr(args, key) for key in _ORDERS if getattr(args, key)}
+    chosen = formats.get(form)
+    if chosen.nameless:
         value = amended(value, None, {}, {key: text for key, text in value.origin.items() if key == "numpy.dtype"})
-    made: Iterable[Any] = formats.get(form).encode(Document([Leaf(value)]), _BARE, options)
+    made: Iterable[Any] = chosen.encode(Document([Leaf(value)]), _BARE, options)
     return made
 
 
@@ -245,7 +245,7 @@ def _rows(found: Any, form: str, args: argparse.Namespace, shown: str) -> Iterat
     if form not in _TEXTS:
         if found.together is None:
             raise UsageError(
-                f"{shown}: a {found.noun} is no single tensor, so there is no {form} of it: name a feature"
+                f"{shown}: a {found.noun} is not a single tensor, so there is no {form} of it: name a feature"
             )
         yield from _encoded(found.together(), form, args)
         return
@@ -258,7 +258,7 @@ def _rows(found: Any, form: str, args: argparse.Namespace, shown: str) -> Iterat
         elif found.column is not None:
             yield (_fields(row, shown) if form == "csv" else _line(row)) + "\n"
         elif form == "csv":
-            raise UsageError(f"{shown}: {found.noun}s are no CSV: name one feature, or use --as json")
+            raise UsageError(f"{shown}: {found.noun}s can't be CSV: name one feature, or use --as json")
         else:
             yield from _block(found.noun, number, row)
 
@@ -289,7 +289,7 @@ def _fields(row: Any, shown: str) -> str:
         return ""
     strings = isinstance(row, bytes | str) or (isinstance(row, list) and all(isinstance(x, bytes | str) for x in row))
     if isinstance(row, list) and not strings:
-        raise UsageError(f"{shown}: rows of rows are no CSV: use --as json")
+        raise UsageError(f"{shown}: rows of rows can't be CSV: use --as json")
     array = np.array(row, object) if strings else np.asarray(row)
     if array.ndim > 1:
         raise UsageError(f"{shown}: a line of CSV has one dimension, and these values {array.ndim}: use --as json")

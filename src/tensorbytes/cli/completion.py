@@ -19,7 +19,7 @@ NAMES = ("tb", "tensorbytes")
 _TEXT_FORMS = ("text", "json", "csv")
 
 
-class Option(NamedTuple):
+class CommandOption(NamedTuple):
     """What a parser says of one option."""
 
     flags: tuple[str, ...]
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def options(verb: str) -> list[Option]:
+def options(verb: str) -> list[CommandOption]:
     """The options of a command."""
     from tensorbytes.cli import parser
 
@@ -54,12 +54,12 @@ def options(verb: str) -> list[Option]:
         if action.option_strings:
             values = tuple(map(str, action.choices or ())) or _suggested(verb, action.option_strings)
             words = (action.help or "").split(";")[0].replace("\n", " ")
-            made.append(Option(tuple(action.option_strings), words, action.nargs != 0, values))
+            made.append(CommandOption(tuple(action.option_strings), words, action.nargs != 0, values))
     return made
 
 
 def words(verb: str) -> tuple[str, ...]:
-    """What the command's arguments may be, where they are no files."""
+    """What the command's arguments may be, where they are not files."""
     from tensorbytes.cli import parser
 
     found = [action.choices for action in parser(verb)._actions if not action.option_strings and action.choices]
@@ -69,7 +69,6 @@ def words(verb: str) -> tuple[str, ...]:
 def _suggested(verb: str, flags: Sequence[str]) -> tuple[str, ...]:
     """Words for options that take more than argparse should have to know."""
     from tensorbytes import formats
-    from tensorbytes.tools.sources import TFRECORD
 
     if "--scan" in flags and verb == "info":
         return ("all",)
@@ -79,7 +78,7 @@ def _suggested(verb: str, flags: Sequence[str]) -> tuple[str, ...]:
         return ("auto", *codecs.BUILTIN)
     if "--as" in flags:
         return (*_TEXT_FORMS, *(name for name in formats.BUILTIN if formats.get(name).writes))
-    return (*formats.BUILTIN, TFRECORD) if "--from" in flags or "--to" in flags else ()
+    return tuple(formats.BUILTIN) if "--from" in flags or "--to" in flags else ()
 
 
 def _verbs() -> Iterator[tuple[str, str]]:
@@ -162,7 +161,7 @@ def zsh() -> str:
     return _ZSH.replace("%VERBS%", verbs).replace("%CASES%", "\n".join(cases)).replace("%NAMES%", " ".join(NAMES))
 
 
-def _zsh_specs(option: Option) -> Iterator[str]:
+def _zsh_specs(option: CommandOption) -> Iterator[str]:
     text = "".join(f"\\{letter}" if letter in "[]:\\" else letter for letter in option.words)
     for flag in option.flags:
         value = ""

@@ -7,7 +7,7 @@ import struct
 
 def looks_like(data: bytes) -> str:
     """text, JSON, JPEG 640x480, PNG 28x28, npy, tensorproto float32[2, 3] ...; "bytes" is anything."""
-    from tensorbytes.tools.profile import content_of
+    from tensorbytes.ops.profile import content_of
 
     kind = content_of(data)
     size = picture_size(kind, data)

@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tensorbytes.cli.files import Source, for_each, local, sources
+from tensorbytes.cli.files import InputFile, for_each, input_files, local
 from tensorbytes.cli.hints import spelled
-from tensorbytes.cli.output import Cell, Column, Output, size_text
+from tensorbytes.cli.output import Cell, Heading, Output, size_text
 from tensorbytes.cli.words import format_text
 from tensorbytes.cli.writing import (
     STDOUT,
@@ -20,9 +20,7 @@ from tensorbytes.cli.writing import (
     format_name,
     format_options,
     named_option,
-    parts_of,
     quantizing,
-    replaced,
     standard_output,
     typed,
 )
@@ -62,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("rows")
     rows.add_argument("--stack", action="store_true", help="rows become arrays, also where the target has rows")
     rows.add_argument("--unstack", type=int, metavar="AXIS", help="arrays become rows, along this axis")
-    rows.add_argument("--shards", type=int, default=1, metavar="N", help="deal the rows to so many TFRecord files")
+    rows.add_argument("--shards", type=int, default=1, metavar="N", help="deal the rows to N TFRecord files")
     how = parser.add_argument_group("how it is stored")
     how.add_argument("--compression", type=typed, metavar="SPEC", help="auto, zstd, zstd:9, split+huffman, deflate ...")
     how.add_argument("--cast", metavar="DTYPE", help="floats as another type: bfloat16, float16, float32 ...")
@@ -81,31 +79,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--read-option", **keyed, help="options of the source's, such as dtype=float32 (repeatable)")
 
 
-# Formats that tell of what they compress as what it was.
-_COUNTED = ("tb", "protobuf", "delimited")
-
-
 class _Job(NamedTuple):
-    source: Source
+    file: InputFile
     target: str
     format: str
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     args.to, args.source_format = format_name(args.to), format_name(args.source_format)
-    with sources(args.sources) as found:
-        jobs = {source: _Job(source, *placed) for source, placed in zip(found, _targets(found, args), strict=True)}
+    with input_files(args.sources) as found:
+        jobs = {file: _Job(file, *placed) for file, placed in zip(found, _targets(found, args), strict=True)}
         check_free((path for job in jobs.values() for path in _files(job, args)), args.force)
         if args.target == STDOUT:  # which has no place for a line about an error
             return _convert(jobs[found[0]], args, out)
-        return for_each(found, out, lambda source: _convert(jobs[source], args, out))
+        return for_each(found, out, lambda file: _convert(jobs[file], args, out))
 
 
 # ---- where to --------------------------------------------------------------------
 
 
-def _targets(found: list[Source], args: argparse.Namespace) -> list[tuple[str, str]]:
-    """The file that each source becomes, and its format."""
+def _targets(found: list[InputFile], args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The target of each input file, and its format."""
     target = local(args.target)
     folder = target.endswith(("/", os.sep)) or (os.path.isdir(target) and "://" not in target)
     if not folder:
@@ -118,11 +112,11 @@ def _targets(found: list[Source], args: argparse.Namespace) -> list[tuple[str, s
     if args.to is None:
         raise UsageError(f"{target} is a folder: say with --to which format the files in it shall have")
     named: dict[str, str] = {}
-    for source in found:
-        path = os.path.join(target, _stem(source.shown) + _suffix(args.to))
+    for file in found:
+        path = os.path.join(target, _stem(file.shown) + _suffix(args.to))
         if path in named:
-            raise UsageError(f"{named[path]} and {source.shown} would both become {path}")
-        named[path] = source.shown
+            raise UsageError(f"{named[path]} and {file.shown} would both become {path}")
+        named[path] = file.shown
     if "://" not in target:
         os.makedirs(target, exist_ok=True)
     return [(path, args.to) for path in named]
@@ -130,60 +124,53 @@ def _targets(found: list[Source], args: argparse.Namespace) -> list[tuple[str, s
 
 def _format(target: str, wanted: str | None) -> str:
     from tensorbytes import formats
-    from tensorbytes.tools.sources import TFRECORD, named_records
 
     if wanted is not None:
         return wanted
     if target == STDOUT:
         raise UsageError("stdout has no suffix that says which format", hints=[Hint("format", of="save")])
-    found = TFRECORD if named_records(target) else formats.by_suffix(target)
+    found = formats.by_suffix(target)
     if found is None:
-        known = (*formats.writable(), TFRECORD)
+        known = tuple(formats.writable())
         raise UsageError("no format has this suffix", path=target, hints=[Hint("format", choices=known, of="save")])
     return found
 
 
 def _suffix(format: str) -> str:
     from tensorbytes import formats
-    from tensorbytes.tools.sources import TFRECORD
 
-    return ".tfrecord" if format == TFRECORD else formats.get(format).suffixes[0]
+    return formats.get(format).suffixes[0]
 
 
 def _stem(path: str) -> str:
     """A file's name without what says its format: train.tfrecord.gz is train."""
     from tensorbytes import formats
-    from tensorbytes.tools.sources import named_records
 
     name = os.path.basename(path.rstrip("/")).partition("@")[0]
-    if named_records(name):
-        return name.split(".tf", 1)[0].split(".record", 1)[0] or name
     found = formats.by_suffix(name)
-    ending = next((end for end in formats.get(found).suffixes if name.lower().endswith(end)), "") if found else ""
-    return name[: len(name) - len(ending)] or name
+    places = [name.lower().rfind(end) for end in formats.get(found).suffixes] if found else []
+    return name[: max(places, default=0)] or name
 
 
 def _files(job: _Job, args: argparse.Namespace) -> list[str]:
     """The files that will be written, as far as it can be known."""
-    from tensorbytes.records.files.paths import shard_path
-    from tensorbytes.tools.sources import TFRECORD
+    from tensorbytes import formats
+    from tensorbytes.io.paths import shard_path
 
     target = job.target
     if target == STDOUT:
         return []
     if "{name}" in target:
-        from tensorbytes.tools.conversion import file_name
-        from tensorbytes.tools.inspection import inspect
+        from tensorbytes.ops.conversion import file_name
+        from tensorbytes.ops.inspection import inspect
 
         renamed = _renamed(args)
-        found = inspect(job.source.path, args.source_format, read_options=dict(args.read_option)).tensors
+        found = inspect(job.file.path, args.source_format, read_options=dict(args.read_option)).tensors
         names = {renamed.get(tensor.name or "", tensor.name or "tensor") for tensor in found}
         return [target.replace("{name}", file_name(name)) for name in sorted(names)]
-    if job.format == TFRECORD and args.shards > 1:
+    if args.shards > 1:
         return [shard_path(target, index, args.shards) for index in range(args.shards)]
-    if job.format == "safetensors" and "max_shard_bytes" in dict(args.option):
-        return [*replaced(target), *parts_of(target)]
-    return replaced(target) if job.format in ("checkpoint", "safetensors") else [target]
+    return formats.get(job.format).replaces(target, dict(args.option))
 
 
 def _renamed(args: argparse.Namespace) -> dict[str, str]:
@@ -198,7 +185,7 @@ def _renamed(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
-    from tensorbytes.tools.conversion import convert
+    from tensorbytes.ops.conversion import convert
 
     options = format_options(args.option, convert)
     options |= {} if args.compression is None else {"compression": args.compression}
@@ -210,7 +197,7 @@ def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
     ):
         try:
             report = convert(
-                job.source.path,
+                job.file.path,
                 target,
                 job.format,
                 src_format=args.source_format,
@@ -238,13 +225,13 @@ def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
             what = f"format {job.format!r} can't hold everything, so nothing was written\n" + "\n".join(
                 f"  {loss}  ({spelled(Hint('allow', {loss.feature}))})" for loss in error.losses
             )
-            raise error.replaced(what=what, path=job.source.shown) from None
-    report.source = job.source.shown
+            raise error.replaced(what=what, path=job.file.shown) from None
+    report.source = job.file.shown
     if piped:
         report.target, report.files = "stdout", []
         _tell_apart(report, out)
     elif out.json:
-        out.item(report.as_dict())
+        out.item(report.to_dict())
     else:
         _show(report, out)
     return 0
@@ -253,16 +240,16 @@ def _convert(job: _Job, args: argparse.Namespace, out: Output) -> int:
 @contextlib.contextmanager
 def _progress(job: _Job, args: argparse.Namespace, out: Output) -> Iterator[Callable[[int], None] | None]:
     """A bar: of rows where there are any, else of bytes."""
-    from tensorbytes import storage
+    from tensorbytes.io import storage
 
-    bar = out.progress(job.source.shown)
+    bar = out.progress(job.file.shown)
     if not bar.shows:
         yield None
         return
     rows, total = _extent(job, args)
-    if not rows and (args.quantize is not None or (args.compression is not None and job.format not in _COUNTED)):
+    if not rows and (args.quantize is not None or (args.compression is not None and not _tells_all(job.format))):
         total = None  # fewer bytes will be written than there are
-    bar = out.progress(job.source.shown, "rows" if rows else "bytes")
+    bar = out.progress(job.file.shown, "rows" if rows else "bytes")
     done = most = 0
 
     def written(size: int) -> None:
@@ -279,19 +266,21 @@ def _progress(job: _Job, args: argparse.Namespace, out: Output) -> Iterator[Call
                 yield None
 
 
+def _tells_all(format: str) -> bool:
+    """Whether the bytes of tensors that are compressed one by one are told of as what they were."""
+    from tensorbytes import formats
+
+    return formats.get(format).pipelines
+
+
 def _extent(job: _Job, args: argparse.Namespace) -> tuple[bool, int | None]:
     """Whether rows are counted, else bytes; and how many there are, if that is quickly known."""
+    from tensorbytes import opening
     from tensorbytes.io.streams.detection import find_by_suffix
-    from tensorbytes.tools.sources import ArrowTable, Documents, Records, as_table, open_source
 
-    source = open_source(job.source.path, args.source_format, options=dict(args.read_option))
-    table = as_table(source)
-    if isinstance(table, Records):
-        plain = not any(find_by_suffix(str(path)) for path in table.records.paths)
-        return True, len(table.records) if plain else None
-    if isinstance(table, ArrowTable):
-        return True, next((shape[0] for shape in map(_shape, table.document.leaves) if shape), None)
-    assert isinstance(source, Documents)
+    source = opening.open_file(job.file.path, args.source_format, options=dict(args.read_option))
+    if source.rows:
+        return True, None if any(map(find_by_suffix, source.files())) else source.count()
     documents = source.documents()
     first = next(documents, None)
     if first is None or first.item or next(documents, None) is not None:
@@ -311,7 +300,7 @@ def _shape(leaf: Any) -> tuple[int | None, ...]:
 
 
 def _headline(report: Any) -> str:
-    from tensorbytes.tools.plural import many
+    from tensorbytes.ops.plural import many
 
     rows = "" if report.rows is None else f", {many(report.rows, 'row')}"
     checked = ", verified" if report.verified else ""
@@ -332,7 +321,7 @@ def _show(report: Any, out: Output) -> None:
     count = len(report.losses)
     out.line("  ", Cell(f"{count} {'loss' if count == 1 else 'losses'}:", "yellow"))
     out.table(
-        [Column("  name", fold=True), Column("loss"), Column("what", fold=True)],
+        [Heading("  name", fold=True), Heading("loss"), Heading("what", fold=True)],
         [
             (f"  {'(the whole)' if loss.name is None else loss.name}", loss.feature, _what(loss))
             for loss in report.losses
@@ -349,5 +338,7 @@ def _tell_apart(report: Any, out: Output) -> None:
     out.note(_headline(report))
     for loss in report.losses:
         out.note(f"  {loss}")
-    if report.target_format == "tfrecord":
+    from tensorbytes import formats
+
+    if not formats.get(report.target_format).documents:
         out.note("  the schema, which stands in a file beside TFRecord files, is not in the stream")

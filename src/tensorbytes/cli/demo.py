@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         job = Job(os.path.join(folder, "predictions.tb"), args, out)
         code = job.run()
         if args.keep is not None:
-            from tensorbytes import storage
+            from tensorbytes.io import storage
 
             storage.write(args.keep, [storage.read(job.path)], sync=False)
     return code
@@ -169,7 +169,8 @@ class Job:
         )
 
     def damage(self) -> int:
-        from tensorbytes import api, errors, storage
+        from tensorbytes import api, errors
+        from tensorbytes.io import storage
 
         data = bytearray(storage.read(self.path))
         data[len(data) // 2] ^= 1

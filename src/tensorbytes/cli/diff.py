@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tensorbytes.cli.files import STDIN_NAMES, sources
-from tensorbytes.cli.output import Cell, Column, Output, width
+from tensorbytes.cli.files import STDIN_NAMES, input_files
+from tensorbytes.cli.output import Cell, Heading, Output, width
 from tensorbytes.cli.writing import format_name, paragraph
 from tensorbytes.errors import UsageError
-from tensorbytes.tools.addressing import Address, parse_address
+from tensorbytes.ops.addressing import Address, parse_address
 
 EXAMPLES = """examples:
   tb diff model.safetensors model.npz        other formats, the same tensors?
@@ -55,16 +55,16 @@ def run(args: argparse.Namespace, out: Output) -> int:
     same = close if tolerant else result.identical
     if out.json:
         if not out.quiet:
-            out.item(result.as_dict() | ({"close": close} if tolerant else {}))
+            out.item(result.to_dict() | ({"close": close} if tolerant else {}))
     elif not out.quiet:
         _show(result, close if tolerant else None, args.all, out)
     return 0 if same else 1
 
 
 def _files(args: argparse.Namespace, given: Sequence[str | None], out: Output) -> Any:
-    from tensorbytes.tools.difference import diff
+    from tensorbytes.ops.difference import diff
 
-    with sources([args.a]) as one, sources([args.b]) as two:
+    with input_files([args.a]) as one, input_files([args.b]) as two:
         for found, argument in ((one, args.a), (two, args.b)):
             if len(found) != 1:
                 raise UsageError(f"{argument} means {len(found)} files: compare one with one")
@@ -85,15 +85,15 @@ def _files(args: argparse.Namespace, given: Sequence[str | None], out: Output) -
 
 def _parts(addresses: list[Address], given: Sequence[str | None]) -> Any:
     """One tensor with another, or parts of them; what one of the two does not say is as in the other."""
-    from tensorbytes.cli.selecting import Part, select
-    from tensorbytes.tools.difference import diff_values
+    from tensorbytes.cli.selecting import SelectedValue, select
+    from tensorbytes.ops.difference import diff_values
 
     one, two = addresses
     both = [_completed(one, two), _completed(two, one)]
     values = []
     for address, format in zip(both, given, strict=False):
         part = select(address, format, {})
-        if not isinstance(part, Part):
+        if not isinstance(part, SelectedValue):
             raise UsageError(f"{address}: compare tensors with tensors; of records, whole files are compared")
         values.append((part.name, part.value()))
     (name, first), (_, second) = values
@@ -136,7 +136,7 @@ def _tensors(tensors: list[Any], out: Output) -> None:
         return
     if sum(widths) + 2 * len(widths) <= out.width:
         numbers = range(3, 7)
-        out.table([Column(title, right=at in numbers) for at, title in enumerate(_TITLES)], rows)
+        out.table([Heading(title, right=at in numbers) for at, title in enumerate(_TITLES)], rows)
         return
     for name, dtype, shape, *rest in rows:
         out.line(name)
@@ -144,12 +144,12 @@ def _tensors(tensors: list[Any], out: Output) -> None:
         paragraph(f"{dtype} {shape}: {', '.join(words)}", out, "    ")
 
 
-# Of the columns behind the shape, when they stand in a sentence.
+# Of the columns after the shape, when they stand in a sentence.
 _LABELS = ("{} differ", "max abs {}", "max rel {}", "cosine {}", "{}")
 
 
 def _verdict(result: Any, close: bool | None, different: list[Any]) -> Cell:
-    from tensorbytes.tools.plural import many
+    from tensorbytes.ops.plural import many
 
     if result.identical:
         number = len(result.tensors)

@@ -7,12 +7,12 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.output import Cell, Heading, Output
 from tensorbytes.cli.words import DIM
 
 EXAMPLES = """examples:
-  tb doctor                     what there is, and how to get the rest
-  tb doctor | jq .kernel        compiled or reference
+  tb doctor                       what there is, and how to get the rest
+  tb doctor --json | jq .kernel   compiled or reference
   tb doctor --json > doctor.json
 
 Nothing is imported to find out. The exit code is 0 whatever is missing, and 1
@@ -72,10 +72,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         state = Cell(found["version"], "green") if found["version"] else Cell(missing, DIM)
         rows.append([name, state, found["for"], Cell("" if found["version"] else found["install"], "cyan")])
     columns = [
-        Column("package"),
-        Column("version"),
-        Column("for", fold=True, drop=1),
-        Column("to install it", fold=True, least=25),
+        Heading("package"),
+        Heading("version"),
+        Heading("for", fold=True, drop=1),
+        Heading("to install it", fold=True, least=25),
     ]
     kept = 4 if any(found["install"] for found in about["packages"].values()) else 3
     out.table(columns[:kept], [row[:kept] for row in rows])

@@ -18,11 +18,9 @@ STDIN_NAMES = (STDIN, "/dev/stdin")
 _WILD = "*?["
 # What stands beside a record file and speaks of it: an index, itself a file of tensors.
 _INDEX = ".index.tb"
-# What lists the shards of a model: it is read by this name.
-_SHARDS = ".safetensors.index.json"
 
 
-class Source(NamedTuple):
+class InputFile(NamedTuple):
     """A path or URL, and the name it goes by in what is shown."""
 
     path: str
@@ -30,31 +28,31 @@ class Source(NamedTuple):
 
 
 @contextlib.contextmanager
-def sources(arguments: Sequence[str]) -> Iterator[list[Source]]:
+def input_files(arguments: Sequence[str]) -> Iterator[list[InputFile]]:
     """Every file that the arguments name, in their order; what comes through the pipe is kept in a file meanwhile."""
     with contextlib.ExitStack() as stack:
         found = []
         for argument in arguments:
             if argument in STDIN_NAMES:
-                found.append(Source(stack.enter_context(_spooled()), "stdin"))
+                found.append(InputFile(stack.enter_context(_spooled()), "stdin"))
             else:
-                found += [Source(path, path) for path in expand(argument)]
+                found += [InputFile(path, path) for path in expand(argument)]
         try:
             yield found
         except Exception as error:
-            for source in found:
-                as_shown(error, source)
+            for file in found:
+                as_shown(error, file)
             raise
 
 
-def as_shown(error: Exception, source: Source) -> Exception:
+def as_shown(error: Exception, file: InputFile) -> Exception:
     """The error, with the name that the user knows: not that of the file in which the pipe's bytes are kept."""
     from tensorbytes.errors import TensorbytesError
 
     def shown(text: str) -> str:
-        return text.replace(source.path, source.shown)
+        return text.replace(file.path, file.shown)
 
-    if source.path != source.shown:
+    if file.path != file.shown:
         error.args = tuple(shown(arg) if isinstance(arg, str) else arg for arg in error.args)
         if isinstance(error, TensorbytesError):
             error.what, error.path = shown(error.what), error.path and shown(error.path)
@@ -68,33 +66,33 @@ def for_each_named(
     out: Output,
     work: Callable[..., int],
 ) -> int:
-    """Like for_each, where an argument may be FILE::NAME: work(source, names, whether there are several files)."""
+    """Like for_each, where an argument may be FILE::NAME: work(file, names, whether there are several files)."""
     from tensorbytes.cli.reading import addressed
 
     worst = 0
     groups = list(addressed(arguments, names))
     for files, wanted in groups:
-        with sources(files) as found:
+        with input_files(files) as found:
             several = len(found) > 1 or len(groups) > 1
             worst = max(worst, for_each(found, out, partial(work, names=wanted, several=several)))
     return worst
 
 
-def for_each(files: Sequence[Source], out: Output, work: Callable[[Source], int]) -> int:
+def for_each(files: Sequence[InputFile], out: Output, work: Callable[[InputFile], int]) -> int:
     """Do the work for each file and give the worst exit code. One that can't be read does not keep the others."""
     from tensorbytes.cli import failure, interrupts
 
     worst = 0
-    for source in files:
+    for file in files:
         try:
-            code = work(source)
+            code = work(file)
         except Exception as error:
             interrupts.check()
             failed = failure(error)
             if failed is None or out.broken:
                 raise
             code = failed
-            out.failed(source.shown, as_shown(error, source))
+            out.failed(file.shown, as_shown(error, file))
         worst = max(worst, code)
     return worst
 
@@ -131,29 +129,33 @@ def _in_folder(folder: str) -> list[str]:
         claimed = [name for name in folders if _is_one(os.path.join(at, name))]
         folders[:] = [name for name in folders if name not in claimed]
         found += [os.path.join(at, name) for name in claimed]
-        found += [path for name in _own(names) if _holds_tensors(path := os.path.join(at, name))]
+        found += [path for path in _own(at, names) if _holds_tensors(path)]
     if not found:
         raise UsageError(f"{folder}: a folder without any file of tensors in it")
     return [path.removeprefix("./") for path in found] if folder == "." else found
 
 
 def _is_one(folder: str) -> bool:
-    """Whether a format knows the folder. One with a model.safetensors in it may well hold other files."""
+    """Whether all of the folder belongs to one format. One with a model.safetensors in it may well hold other files."""
     from tensorbytes import formats
 
-    return formats.by_path(folder) not in (None, "safetensors")
+    found = formats.by_path(folder)
+    return found is not None and formats.get(found).whole_folders
 
 
-def _own(names: list[str]) -> list[str]:
+def _own(folder: str, names: list[str]) -> list[str]:
     """Files that stand for themselves: no index of another one, no shard of an index, none that is not whole yet."""
-    sharded = {name.removesuffix(_SHARDS) for name in names if name.endswith(_SHARDS)}
+    from tensorbytes import formats
+
+    pointing = {path: formats.by_path(path) for path in (os.path.join(folder, name) for name in names)}
+    shards = {file for path, found in pointing.items() if found for file in formats.get(found).files(path)}
     kept = []
-    for name in sorted(names):
+    for path in sorted(pointing):
+        name = os.path.basename(path)
         beside = name.endswith(_INDEX) and name.removesuffix(_INDEX) in names
-        stem, middle, rest = name.partition("-of-")
-        shard = middle and rest.endswith(".safetensors") and stem.rpartition("-")[0] in sharded
+        shard = path in shards and not pointing[path]
         if not beside and not shard and not is_hidden(name):
-            kept.append(name)
+            kept.append(path)
     return kept
 
 
@@ -164,20 +166,19 @@ def _raise(error: OSError) -> None:
 def _holds_tensors(path: str) -> bool:
     """Judged by the first bytes, or by the name where they say nothing."""
     from tensorbytes import formats
-    from tensorbytes.tfrecord import is_record_header
-    from tensorbytes.tools.sources import named_records
 
     if os.path.basename(path).startswith(".") or not os.path.isfile(path):
         return False
-    if path.endswith(_SHARDS):
-        return True
     try:
+        if formats.by_path(path) is not None:  # an index
+            return True
         with open(path, "rb") as file:
             head = file.read(formats.SNIFF_BYTES)
     except OSError:
         return True  # the command will say why it can't be read
-    known = formats.sniff(head, os.path.getsize(path)) is not None or is_record_header(head[:12])
-    return known or named_records(path) or formats.by_suffix(path) not in (None, "raw")
+    known = formats.sniff(head, os.path.getsize(path)) is not None
+    named = formats.by_suffix(path)
+    return known or (named is not None and formats.get(named).self_describing)
 
 
 @contextlib.contextmanager

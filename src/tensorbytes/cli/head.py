@@ -8,8 +8,8 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from tensorbytes.cli.files import Source, for_each_named
-from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.files import InputFile, for_each_named
+from tensorbytes.cli.output import Cell, Heading, Output
 from tensorbytes.cli.reading import names_argument, read_options, reading_arguments, whole_number
 from tensorbytes.cli.words import DIM, name_cell, shape_text
 
@@ -18,9 +18,9 @@ EXAMPLES = """examples:
   tb head train.tfrecord -n 2           the first two records
   tb head train.tfrecord --names label  only this feature
   tb head model.pt::head.bias -n 20     only this tensor, more of it
-  tb head events.out.tfevents.* | jq .value"""
+  tb head events.out.tfevents.* --json | jq .value"""
 
-# An array in a record is given in full up to so many elements in JSON, and by its first ones beyond.
+# An array in a record is given in full up to this many elements in JSON, and by its first ones beyond.
 _MOST_IN_FULL = 100
 _DEFAULT = 5
 _MOST_TENSORS = 60
@@ -29,7 +29,7 @@ _MOST_TENSORS = 60
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, globs, folders, URLs, or - for stdin")
-    many = f"so many values of each tensor, or so many records ({_DEFAULT})"
+    many = f"N values of each tensor, or N records ({_DEFAULT})"
     parser.add_argument("-n", type=whole_number(1), default=_DEFAULT, dest="count", metavar="N", help=many)
     names_argument(parser, "tensors, features or tags")
     parser.add_argument("-a", "--all", action="store_true", help="all tensors of a file that has very many")
@@ -37,64 +37,57 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    def look(source: Source, names: list[str] | None, several: bool) -> int:
+    def look(file: InputFile, names: list[str] | None, several: bool) -> int:
         if several and not out.json:
-            out.line(Cell(source.shown, "bold"))
+            out.line(Cell(file.shown, "bold"))
         args.names = names
-        return _head(source, args, out)
+        return _head(file, args, out)
 
     return for_each_named(args.files, args.names, out, look)
 
 
-def _head(source: Source, args: argparse.Namespace, out: Output) -> int:
+def _head(file: InputFile, args: argparse.Namespace, out: Output) -> int:
+    from tensorbytes import opening
     from tensorbytes.cli import selecting
-    from tensorbytes.tools import recognition
-    from tensorbytes.tools.addressing import Address
-    from tensorbytes.tools.selection import Selection
-    from tensorbytes.tools.sources import Documents, as_table, open_source, row_documents
+    from tensorbytes.formats.tfrecord.kinds import EVENTS
+    from tensorbytes.ops.addressing import Address
+    from tensorbytes.ops.selection import Selection
 
     selection = Selection(args.names, None)
-    path, options = source.path, read_options(args)
-    kind = recognition.kind_of(path) if args.format is None else args.format
-    if kind in (recognition.EVENTS, recognition.OTHERS, recognition.EXAMPLES):
+    path, options = file.path, read_options(args)
+    opened = opening.open_file(path, args.format, options=options)
+    if opened.holds_records:
         found = selecting.select(Address(path), args.format, options)
-        assert isinstance(found, selecting.Rows)
-        if kind == recognition.EVENTS:
+        assert isinstance(found, selecting.SelectedRows)
+        if opened.kind == EVENTS:
             rows = ((at, row) for at, row in found.rows if selection.takes(row["tag"]))
         else:
             rows = ((at, _chosen(row, selection)) for at, row in found.rows)
-        _show_rows(found.noun, rows, source, selection, args, out)
+        _show_rows(found.noun, rows, file, selection, args, out)
         return 0
-    opened = open_source(path, args.format, options=options)
-    table = as_table(opened)
-    if table is not None:
-        first = next(table.batches(args.count, selection.takes if args.names else None), None)
-        made = (
-            []
-            if first is None
-            else [{str(leaf.name): leaf.whole for leaf in row.leaves} for row in row_documents(first)]
-        )
-        _show_rows("row", iter(enumerate(made)), source, selection, args, out)
+    if opened.rows:
+        first = next(opened.tables(args.count, selection.takes if args.names else None), None)
+        made = [{str(leaf.name): leaf.read() for leaf in row.leaves} for row in first.documents()] if first else []
+        _show_rows("row", iter(enumerate(made)), file, selection, args, out)
         return 0
-    assert isinstance(opened, Documents)
     documents = opened.documents()
     some = list(islice(documents, 2))
     if len(some) > 1:
         every = (document for part in (some, documents) for document in part)
         rows = ((at, _chosen(selecting.restored(document, path), selection)) for at, document in enumerate(every))
-        _show_rows("object", rows, source, selection, args, out)
+        _show_rows("object", rows, file, selection, args, out)
     elif some:
         leaves = [leaf for leaf in some[0].leaves if selection.takes(leaf.name)]
-        _check(selection, args, source)
-        _show_tensors(leaves, source, args, out)
+        _check(selection, args, file)
+        _show_tensors(leaves, file, args, out)
         return 0
-    _check(selection, args, source)
+    _check(selection, args, file)
     return 0
 
 
-def _check(selection: Any, args: argparse.Namespace, source: Source) -> None:
+def _check(selection: Any, args: argparse.Namespace, file: InputFile) -> None:
     if args.names:
-        selection.check_used(source.shown)
+        selection.check_used(file.shown)
 
 
 def _chosen(row: Any, selection: Any) -> Any:
@@ -104,20 +97,20 @@ def _chosen(row: Any, selection: Any) -> Any:
 # ---- tensors --------------------------------------------------------------------------
 
 
-def _show_tensors(leaves: list[Any], source: Source, args: argparse.Namespace, out: Output) -> None:
+def _show_tensors(leaves: list[Any], file: InputFile, args: argparse.Namespace, out: Output) -> None:
     from tensorbytes.cli import values
     from tensorbytes.reader import Entry
 
     if out.json:
         for leaf in leaves:
-            entry = Entry(leaf, lambda value: value, source.path)
-            about = {"path": source.shown, "name": entry.name, "kind": entry.kind, "dtype": entry.dtype}
+            entry = Entry(leaf, lambda value: value, file.path)
+            about = {"path": file.shown, "name": entry.name, "kind": entry.kind, "dtype": entry.dtype}
             about |= {"python": leaf.kind} if leaf.kind else {}
-            first = None if leaf.kind == "object" else values.plain(_first(leaf, args.count, source.path))
+            first = None if leaf.kind == "object" else values.plain(_first(leaf, args.count, file.path))
             out.item(about | {"shape": entry.shape, "first": first})
         return
     shown = leaves if args.all or args.names else leaves[:_MOST_TENSORS]
-    entries = [Entry(leaf, lambda value: value, source.path) for leaf in shown]
+    entries = [Entry(leaf, lambda value: value, file.path) for leaf in shown]
     kinds = [_kind(leaf, entry) for leaf, entry in zip(shown, entries, strict=True)]
     plain = [leaf.kind not in ("", "numpy") for leaf in shown]
     shapes = ["" if each else shape_text(entry.shape) for entry, each in zip(entries, plain, strict=True)]
@@ -132,16 +125,16 @@ def _show_tensors(leaves: list[Any], source: Source, args: argparse.Namespace, o
         elif leaf.kind == "object":
             begin = "(not read)"
         else:
-            few = _texts(_first(leaf, args.count, source.path), room)
+            few = _texts(_first(leaf, args.count, file.path), room)
             if leaf.kind.endswith(("int", "int]")):
                 few = [text.strip('"') for text in few]  # integers beyond 64 bits are stored as text
             begin = _fitted(
                 few, room, entry.kind in ("tensor", "strings") and prod(size or 0 for size in entry.shape) > len(few)
             )
         rows.append([name_cell(entry.name), Cell(kind, DIM), Cell(shape, DIM), begin])
-    columns = [Column("name", fold=True, least=20), Column("dtype", drop=2), Column("shape", drop=1)]
+    columns = [Heading("name", fold=True, least=20), Heading("dtype", drop=2), Heading("shape", drop=1)]
     if rows:
-        out.table([*columns, Column("first values", fold=True, least=24)], rows)
+        out.table([*columns, Heading("first values", fold=True, least=24)], rows)
     if len(shown) < len(leaves):
         out.line(Cell(f"and {len(leaves) - len(shown):,} more (tb head --all, or --names)", DIM))
 
@@ -185,23 +178,21 @@ def _first(leaf: Any, count: int, path: str) -> Any:
     import numpy as np
 
     from tensorbytes.cli import values
-    from tensorbytes.deferred import Deferred
-    from tensorbytes.reader import naming
-    from tensorbytes.tensor import Ragged, Sparse, amended
+    from tensorbytes.io.storage import naming
+    from tensorbytes.tensor import Ragged, Sparse
 
-    value = leaf.value
+    kind, _, shape, _ = leaf.header
     with naming(path):
-        if isinstance(value, Deferred) and value.kind == "tensor" and value.part is not None and value.shape:
-            # The smallest block at the front that holds so many.
+        if kind == "tensor" and shape:
+            # The smallest block at the front that holds this many.
             index: list[Any] = []
             left = count
-            for size in reversed(value.shape):
+            for size in reversed(shape):
                 index.insert(0, slice(0, max(min(left, size or 0), 1)))
                 left = -(-left // max(size or 1, 1))
-            picked = value.part(tuple(_leading(index, value.shape)))
-            value = amended(picked, value.name, value.meta, value.origin)
-        elif isinstance(value, Deferred):
-            value = value.load()
+            value = leaf.part(tuple(_leading(index, shape)))
+        else:
+            value = leaf.read()
     if isinstance(value, Ragged):
         return value.rows()[:count]
     if isinstance(value, Sparse):
@@ -224,22 +215,22 @@ def _leading(index: list[Any], shape: tuple[int | None, ...]) -> Iterator[Any]:
 def _show_rows(
     noun: str,
     rows: Iterator[tuple[int, Any]],
-    source: Source,
+    file: InputFile,
     selection: Any,
     args: argparse.Namespace,
     out: Output,
 ) -> None:
-    for number, row in _with_names(islice(rows, args.count), source, selection, args):
+    for number, row in _with_names(islice(rows, args.count), file, selection, args):
         if out.json:
             key = "values" if noun != "event" else "event"
-            about = {"path": source.shown, noun: number}
+            about = {"path": file.shown, noun: number}
             out.item(about | (_shortened(row) if key == "event" else {"values": _shortened(row)}))
         else:
             _block(noun, number, row, out)
 
 
 def _with_names(
-    rows: Iterator[tuple[int, Any]], source: Source, selection: Any, args: argparse.Namespace
+    rows: Iterator[tuple[int, Any]], file: InputFile, selection: Any, args: argparse.Namespace
 ) -> Iterator[tuple[int, Any]]:
     """The rows once every name that was asked for was met: a misspelt one shows nothing but the error."""
     held = []
@@ -248,7 +239,7 @@ def _with_names(
         if not (args.names and selection.unused):
             yield from held
             held = []
-    _check(selection, args, source)
+    _check(selection, args, file)
     yield from held
 
 

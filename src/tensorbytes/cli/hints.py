@@ -53,8 +53,7 @@ OPERATIONS: Mapping[str, str | None] = {
     "convert": "tb convert",
     "inspect": "tb info",
     "repair": "tb repair",
-    "verify": "tb verify",
-    "read_events": "tb head",
+    "records.read_events": "tb head",
     # A command reads whatever it is given.
     "RecordWriter": None,
     "load": None,

@@ -6,7 +6,7 @@ import argparse
 import os
 import warnings
 
-from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.files import InputFile, for_each, input_files
 from tensorbytes.cli.output import Cell, Output, size_text
 from tensorbytes.errors import SidecarWarning, UsageError
 
@@ -26,48 +26,45 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    with sources(args.files) as found:
-        return for_each(_shards(found), out, lambda source: _index(source, args.check, out))
+    with input_files(args.files) as found:
+        return for_each(_shards(found), out, lambda file: _index(file, args.check, out))
 
 
-def _shards(found: list[Source]) -> list[Source]:
+def _shards(found: list[InputFile]) -> list[InputFile]:
     """Every single file: name@10 stands for ten. Indexes among the files of a folder are none."""
-    from tensorbytes.records.files.index import INDEX_SUFFIX
-    from tensorbytes.records.files.paths import expand
+    from tensorbytes.formats.tfrecord.files.index import INDEX_SUFFIX
+    from tensorbytes.io.paths import expand
 
-    paths = [path for source in found if not source.path.endswith(INDEX_SUFFIX) for path in expand(source.path)]
+    paths = [path for file in found if not file.path.endswith(INDEX_SUFFIX) for path in expand(file.path)]
     if not paths:
         raise UsageError("no file of records among these")
-    return [Source(path, path) for path in paths]
+    return [InputFile(path, path) for path in paths]
 
 
-def _index(source: Source, check: bool, out: Output) -> int:
+def _index(file: InputFile, check: bool, out: Output) -> int:
     from tensorbytes import opening
-    from tensorbytes.records.files.index import INDEX_SUFFIX, build_index, current_index
-    from tensorbytes.tools import recognition
-    from tensorbytes.tools.plural import many
+    from tensorbytes.formats.tfrecord.files.index import INDEX_SUFFIX, build_index, current_index
+    from tensorbytes.ops.plural import many
 
-    if (
-        recognition.kind_of(source.path) == recognition.NO_RECORDS
-        and opening.mapped(source.path, None).chosen.name != "tb"
-    ):
-        raise UsageError(f"{source.shown} holds tensors, not records: it needs no index")
+    opened = opening.open_file(file.path)
+    if not opened.chosen.framed:
+        raise UsageError(f"{file.shown} holds tensors, not records: it needs no index")
     if not check:
-        build_index(source.path)
-    where = source.path + INDEX_SUFFIX
+        build_index(file.path)
+    where = file.path + INDEX_SUFFIX
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SidecarWarning)  # its state is told below
-        index = current_index(source.path)
+        index = current_index(file.path)
     if index is None and not check:
-        raise UsageError(f"{source.shown} changed while it was indexed: index it again once nobody writes to it")
+        raise UsageError(f"{file.shown} changed while it was indexed: index it again once nobody writes to it")
     count, exists = None if index is None else len(index), os.path.exists(where)
     state = "current" if index is not None else "outdated" if exists else "missing"
     if out.json:
         size = os.path.getsize(where) if exists else None
-        out.item({"path": source.shown, "index": where, "records": count, "size": size, "state": state})
+        out.item({"path": file.shown, "index": where, "records": count, "size": size, "state": state})
     elif index is not None:
         words = f"{many(len(index), 'record')}, {size_text(os.path.getsize(where))}"
         out.line(f"{where}: ", Cell("current, " if check else "", "green"), words)
     else:
-        out.line(f"{where}: ", Cell(state, "yellow"), f" (tb index {source.shown} writes it)")
+        out.line(f"{where}: ", Cell(state, "yellow"), f" (tb index {file.shown} writes it)")
     return 0 if index is not None else 1

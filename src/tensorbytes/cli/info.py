@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tensorbytes.cli.files import Source, for_each, local, sources
-from tensorbytes.cli.output import Cell, Column, Output, size_text, width
+from tensorbytes.cli.files import InputFile, for_each, input_files, local
+from tensorbytes.cli.output import Cell, Heading, Output, size_text, width
 from tensorbytes.cli.reading import addressed, read_options, reading_arguments, whole_number
-from tensorbytes.cli.words import DIM, PARTS, format_text, held_text, many, shape_text
+from tensorbytes.cli.words import DIM, format_text, held_text, many, shape_text
 from tensorbytes.cli.writing import STDOUT, check_free, force_argument, paragraph, standard_output
 from tensorbytes.errors import UsageError
 
 if TYPE_CHECKING:
-    from tensorbytes.tools.inspection import Inspection, TensorInfo
+    from tensorbytes.ops.inspection import Inspection, TensorInfo
 
 EXAMPLES = """examples:
   tb model.safetensors                 the tree of tensors, with their sizes
@@ -23,7 +23,7 @@ EXAMPLES = """examples:
   tb info data/ *.npz s3://bucket/x.tb a line for each; --each: all about each
   tb info model.pt::encoder            only this group, or this tensor
   tb info model.tb --html page.html    histograms, pictures, records as a page
-  tb info model.tb | jq .tensors[].name
+  tb info model.tb --json | jq .tensors[].name
 
 `tb FILE` is `tb info FILE`."""
 
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, globs, folders, URLs, or - for stdin")
     parser.add_argument("-a", "--all", action="store_true", help="every tensor, nothing folded or left out")
     parser.add_argument("--flat", action="store_true", help="every tensor under its full name, no tree")
-    parser.add_argument("--depth", type=whole_number(1), metavar="N", help="so many levels of the tree")
+    parser.add_argument("--depth", type=whole_number(1), metavar="N", help="N levels of the tree")
     parser.add_argument("--each", action="store_true", help="all about each of several files")
     parser.add_argument("--scan", type=_scan, metavar="N", help="records to look at: a number, or all (default: 1000)")
     parser.add_argument("--html", metavar="PAGE", help="write a web page about the file; - for stdout")
@@ -57,33 +57,33 @@ def run(args: argparse.Namespace, out: Output) -> int:
     worst = 0
     for at, (files, part) in enumerate(addressed(args.files, None)):
         args.part = part
-        with sources(files) as found:
+        with input_files(files) as found:
             worst = max(worst, _show(found, args, out, at > 0))
     return worst
 
 
-def _show(found: list[Source], args: argparse.Namespace, out: Output, apart: bool) -> int:
+def _show(found: list[InputFile], args: argparse.Namespace, out: Output, apart: bool) -> int:
     if args.html is not None:
         return _report(found, args, out)
     if out.json:
-        return for_each(found, out, lambda source: _item(source, args, out))
+        return for_each(found, out, lambda file: _item(file, args, out))
     if len(found) > 1 and not (args.each or args.all or args.flat or args.depth):
         return _overview(found, args, out)
-    return for_each(found, out, lambda source: _details(source, args, out, apart or source is not found[0]))
+    return for_each(found, out, lambda file: _details(file, args, out, apart or file is not found[0]))
 
 
-def _inspect(source: Source, args: argparse.Namespace) -> Inspection:
-    from tensorbytes.tools.inspection import inspect
+def _inspect(file: InputFile, args: argparse.Namespace) -> Inspection:
+    from tensorbytes.ops.inspection import inspect
 
-    result = inspect(source.path, args.format, scan=args.scan, read_options=read_options(args))
-    result.path = source.shown
+    result = inspect(file.path, args.format, scan=args.scan, read_options=read_options(args))
+    result.path = file.shown
     for name in args.part or ():
         _narrow(result, name)
     return result
 
 
 def _narrow(result: Inspection, name: str) -> None:
-    """Leave what is called so: a tensor, those that a pattern matches, or a group."""
+    """Leave what has that name: a tensor, those that a pattern matches, or a group."""
     from fnmatch import fnmatchcase
 
     every = result.tensors
@@ -100,25 +100,10 @@ def _narrow(result: Inspection, name: str) -> None:
     result.meta, result.details = {}, {key: text for key, text in result.details.items() if key == "damage"}
 
 
-def _item(source: Source, args: argparse.Namespace, out: Output) -> int:
-    result = _inspect(source, args)
-    plain = result.as_dict()
-    plain["tensors"] = [_told(tensor) for tensor in plain["tensors"]]
-    if isinstance(plain["schema"], str):
-        import json
-
-        plain["schema"] = json.loads(plain["schema"])
-    out.item(plain)
+def _item(file: InputFile, args: argparse.Namespace, out: Output) -> int:
+    result = _inspect(file, args)
+    out.item(result.to_dict())
     return _code(result)
-
-
-def _told(tensor: dict[str, Any]) -> dict[str, Any]:
-    """What there is to tell of a tensor: most of what could be said is about records, or about compression."""
-
-    def tells(key: str, value: Any) -> bool:
-        return key == "name" or (value is not None and (key == "value" or not (value is False or value in ("", {}))))
-
-    return {key: value for key, value in tensor.items() if tells(key, value)}
 
 
 def _code(result: Inspection) -> int:
@@ -126,24 +111,24 @@ def _code(result: Inspection) -> int:
     return 1 if "damage" in result.details else 0
 
 
-def _report(found: list[Source], args: argparse.Namespace, out: Output) -> int:
+def _report(found: list[InputFile], args: argparse.Namespace, out: Output) -> int:
     if len(found) != 1:
         raise UsageError(f"--html makes a page about one file, and {len(found)} were given")
     if args.part:
-        raise UsageError("--html makes a page about a whole file: leave out what is behind ::")
-    from tensorbytes.viewer import report
+        raise UsageError("--html makes a page about a whole file: leave out what follows ::")
+    from tensorbytes.view import report
 
-    source, target = found[0], local(args.html)
+    file, target = found[0], local(args.html)
     piped = target == STDOUT
     if not piped:
         check_free([target], args.force)
-    with out.progress(source.shown) as bar, standard_output("a page") if piped else nullcontext(target) as where:
-        summary = report(source.path, where, format=args.format, read_options=read_options(args), progress=bar)
+    with out.progress(file.shown) as bar, standard_output("a page") if piped else nullcontext(target) as where:
+        summary = report(file.path, where, format=args.format, read_options=read_options(args), progress=bar)
     if piped:
-        for line in (f"{source.shown} -> stdout: {size_text(summary.size)}", *summary.notes):
+        for line in (f"{file.shown} -> stdout: {size_text(summary.size)}", *summary.notes):
             out.note(line)
     elif out.json:
-        out.item({"path": source.shown, "report": summary.as_dict() | {"source": source.shown}})
+        out.item({"path": file.shown, "report": summary.to_dict() | {"source": file.shown}})
     else:
         out.line(str(summary))
         for note in summary.notes:
@@ -154,24 +139,24 @@ def _report(found: list[Source], args: argparse.Namespace, out: Output) -> int:
 # ---- a line each -----------------------------------------------------------------
 
 
-def _overview(found: list[Source], args: argparse.Namespace, out: Output) -> int:
+def _overview(found: list[InputFile], args: argparse.Namespace, out: Output) -> int:
     rows: list[list[str | Cell]] = []
     total = 0
 
-    def look(source: Source) -> int:
+    def look(file: InputFile) -> int:
         nonlocal total
-        result = _inspect(source, args)
+        result = _inspect(file, args)
         total += result.size or 0
         damaged = Cell(result.details.get("damage", ""), "red")
-        rows.append([source.shown, format_text(result.format), size_text(result.size), _contents(result, out), damaged])
+        rows.append([file.shown, format_text(result.format), size_text(result.size), _contents(result, out), damaged])
         return _code(result)
 
     code = for_each(found, out, look)
     if rows:
-        columns = [Column("file", fold=True, least=24), Column("format", drop=1), Column("size", right=True)]
-        columns.append(Column("holds", fold=True, drop=2))
+        columns = [Heading("file", fold=True, least=24), Heading("format", drop=1), Heading("size", right=True)]
+        columns.append(Heading("holds", fold=True, drop=2))
         if any(row[4].text for row in rows if isinstance(row[4], Cell)):
-            columns.append(Column("damage", fold=True))
+            columns.append(Heading("damage", fold=True))
         out.table(columns, [row[: len(columns)] for row in rows])
         out.line(Cell(f"{many(len(rows), 'file')}, {size_text(total)}", DIM))
     return code
@@ -186,7 +171,7 @@ def _alone(tensor: TensorInfo, out: Output) -> str:
 
 def _contents(result: Inspection, out: Output) -> str:
     """500 records of 4 features"""
-    item, part = PARTS.get(result.format, ("object", "tensor"))
+    item, part = result.units
     if result.size == 0:
         return f"empty: no {item}s"
     if any(tensor.kind == "record" for tensor in result.tensors):
@@ -199,7 +184,7 @@ def _contents(result: Inspection, out: Output) -> str:
     parts = held_text(counts[0], counts[1], counts[2], noun=part, join=", " if alone else " and ")
     if not result.listed_all:
         parts = f"over {parts}"
-    if result.objects == 1 and result.format not in PARTS:
+    if result.objects == 1 and not result.lists_records:
         only = result.tensors[0] if len(result.tensors) == 1 else None
         return parts if only is None else _alone(only, out)
     count = many(result.objects, item) if result.objects is not None else f"{item}s"
@@ -209,10 +194,10 @@ def _contents(result: Inspection, out: Output) -> str:
 # ---- all about one ---------------------------------------------------------------
 
 
-def _details(source: Source, args: argparse.Namespace, out: Output, apart: bool) -> int:
+def _details(file: InputFile, args: argparse.Namespace, out: Output, apart: bool) -> int:
     from tensorbytes.cli import info_tables
 
-    result = _inspect(source, args)
+    result = _inspect(file, args)
     if apart:
         out.line()
     size = "" if result.size is None or args.part else size_text(result.size)

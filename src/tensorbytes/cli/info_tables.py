@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from tensorbytes.cli import tree
 from tensorbytes.cli.drawing import bar, percent
-from tensorbytes.cli.output import Cell, Column, Output, json_text, size_text
-from tensorbytes.cli.words import DIM, PARTS, count_text, held_text, many, name_cell, range_text, shape_text, shortened
-from tensorbytes.tools.inspection import Inspection, TensorInfo
+from tensorbytes.cli.output import Cell, Heading, Output, json_text, size_text
+from tensorbytes.cli.words import DIM, count_text, held_text, many, name_cell, range_text, shape_text, shortened
+from tensorbytes.formats.tfrecord.kinds import EVENTS, EXAMPLES
+from tensorbytes.ops.inspection import Inspection, TensorInfo
 
 # More lines than this are no longer taken in; --all shows them.
 _MOST_LINES = 60
@@ -22,7 +23,7 @@ _MOST_LETTERS = 200
 def amount(result: Inspection) -> str:
     """How many numbers there are, and of which dtype if it is one."""
     tensors = [tensor for tensor in result.tensors if tensor.kind == "tensor" and tensor.nbytes and not tensor.python]
-    if result.format in PARTS or len(tensors) < 2 or not result.listed_all:
+    if result.lists_records or len(tensors) < 2 or not result.listed_all:
         return ""
     from math import prod
 
@@ -33,21 +34,21 @@ def amount(result: Inspection) -> str:
 
 def is_plain(result: Inspection) -> bool:
     """Whether the file is one tensor without a name, of which a few words say everything."""
-    return result.format not in PARTS and result.objects == len(result.tensors) == 1 and not result.tensors[0].name
+    return not result.lists_records and result.objects == len(result.tensors) == 1 and not result.tensors[0].name
 
 
 def facts(result: Inspection, out: Output) -> None:
     """Metadata and other particulars, a line each."""
     known = [(key, text, "") for key, text in result.details.items() if key != "damage"]
     if "damage" in result.details:
-        hint = "" if result.format != "tfrecord" else "; tb verify tells of all of it, tb repair keeps the rest"
+        hint = "" if result.format != EXAMPLES else "; tb verify tells of all of it, tb repair keeps the rest"
         known.insert(0, ("damage", result.details["damage"] + hint, "red"))
     known += [(key, text, "") for key, text in result.told_meta.items()]
     if len(result.files) > 1:
         known.append(("files", many(len(result.files), "file"), ""))
     if result.sampled is not None:
-        item, _ = PARTS.get(result.format, ("object", "tensor"))
-        whole = result.format not in PARTS or "damage" in result.details
+        item, _ = result.units
+        whole = not result.lists_records or "damage" in result.details
         hint = "" if whole else " (--scan all looks at every one)"
         known.append(("looked at", f"the first {many(result.sampled, item)}{hint}", ""))
     for key, text, style in known[:_MOST_FACTS]:
@@ -60,9 +61,9 @@ def show(result: Inspection, args: argparse.Namespace, out: Output) -> None:
     if not result.tensors or (is_plain(result) and not result.tensors[0].stored):
         return
     out.line()
-    if result.format == "events":
+    if result.format == EVENTS:
         _tags(result, args, out)
-    elif result.format == "tfrecord":
+    elif result.lists_records:
         _features(result, args, out)
     elif result.objects != 1 and not args.flat:
         _stream(result, args, out)
@@ -154,14 +155,14 @@ def _share(part: int, total: int, out: Output) -> list[str | Cell]:
 
 def _table(rows: Sequence[Sequence[str | Cell]], out: Output) -> None:
     columns = [
-        Column("name", fold=True, least=30),
-        Column("dtype", drop=1),
-        Column("shape"),
-        Column("size", right=True),
-        Column("share", right=True, drop=4),
-        Column("", drop=3),
-        Column("stored", right=True, drop=2),
-        Column("as", drop=5),
+        Heading("name", fold=True, least=30),
+        Heading("dtype", drop=1),
+        Heading("shape"),
+        Heading("size", right=True),
+        Heading("share", right=True, drop=4),
+        Heading("", drop=3),
+        Heading("stored", right=True, drop=2),
+        Heading("as", drop=5),
     ]
     _trimmed(columns, rows, out, {4, 5} if len(rows) == 1 else set())
 
@@ -171,7 +172,7 @@ def _text(cell: str | Cell) -> str:
 
 
 def _trimmed(
-    columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], out: Output, dropped: set[int] | None = None
+    columns: Sequence[Heading], rows: Sequence[Sequence[str | Cell]], out: Output, dropped: set[int] | None = None
 ) -> None:
     """The table without the columns that are empty, or that there is no room for."""
     kept = [at for at in range(len(columns)) if at not in (dropped or ()) and any(_text(row[at]) for row in rows)]
@@ -200,8 +201,8 @@ def _stream(result: Inspection, args: argparse.Namespace, out: Output) -> None:
         size = sum(tensor.nbytes or 0 for tensor in tensors)
         times = f"{len(tensors):,}" if result.listed_all else ""
         rows.append([name_cell(name), ", ".join(kinds), _common_shape(tensors), times, size_text(size)])
-    columns = [Column("name", fold=True, least=20), Column("dtype"), Column("shape")]
-    _trimmed([*columns, Column("times", right=True, drop=2), Column("size", right=True, drop=1)], rows, out)
+    columns = [Heading("name", fold=True, least=20), Heading("dtype"), Heading("shape")]
+    _trimmed([*columns, Heading("times", right=True, drop=2), Heading("size", right=True, drop=1)], rows, out)
     _more(len(groups) - len(shown), result, out)
 
 
@@ -237,9 +238,13 @@ def _features(result: Inspection, args: argparse.Namespace, out: Output) -> None
         rows.append(
             [name, kind, Cell(present, "yellow" if missing else ""), steps, lengths, sizes, Cell(feature.content, DIM)]
         )
-    columns = [Column("feature", fold=True, least=20), Column("type"), Column("present", right=True, drop=1)]
-    columns += [Column("steps", right=True), Column("values", right=True, drop=3), Column("bytes", right=True, drop=4)]
-    _trimmed([*columns, Column("looks like", fold=True, drop=5)], rows, out)
+    columns = [Heading("feature", fold=True, least=20), Heading("type"), Heading("present", right=True, drop=1)]
+    columns += [
+        Heading("steps", right=True),
+        Heading("values", right=True, drop=3),
+        Heading("bytes", right=True, drop=4),
+    ]
+    _trimmed([*columns, Heading("looks like", fold=True, drop=5)], rows, out)
     _more(len(result.tensors) - len(shown), result, out)
 
 
@@ -261,6 +266,6 @@ def _tags(result: Inspection, args: argparse.Namespace, out: Output) -> None:
         shape = shape_text(tag.shape) if tag.shape else ""
         steps = "" if tag.steps is None else range_text(tag.steps)
         rows.append([name_cell(tag.name), kind, shape, f"{tag.present or 0:,}", steps])
-    columns = [Column("tag", fold=True, least=20), Column("kind"), Column("shape", drop=2)]
-    _trimmed([*columns, Column("events", right=True), Column("steps", right=True, drop=1)], rows, out)
+    columns = [Heading("tag", fold=True, least=20), Heading("kind"), Heading("shape", drop=2)]
+    _trimmed([*columns, Heading("events", right=True), Heading("steps", right=True, drop=1)], rows, out)
     _more(len(result.tensors) - len(shown), result, out)

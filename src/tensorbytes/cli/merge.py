@@ -6,7 +6,7 @@ import argparse
 import os
 from contextlib import nullcontext
 
-from tensorbytes.cli.files import local, sources
+from tensorbytes.cli.files import input_files, local
 from tensorbytes.cli.output import Cell, Output, size_text
 from tensorbytes.cli.split import storing, storing_arguments
 from tensorbytes.cli.words import format_text
@@ -15,7 +15,7 @@ from tensorbytes.errors import UsageError
 
 EXAMPLES = """examples:
   tb merge train.tfrecord@8 train.tfrecord    the shards of a set, in order
-  tb merge 'day-*.parquet' all.parquet        rows behind rows
+  tb merge 'day-*.parquet' all.parquet        rows after rows
   tb merge a.safetensors b.safetensors both.safetensors
   tb merge *.npy all.npz --prefix stem        tensors named after their files
 
@@ -40,8 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from tensorbytes.tools.merging import merge
-    from tensorbytes.tools.plural import many
+    from tensorbytes.ops.merging import merge
+    from tensorbytes.ops.plural import many
 
     target = local(args.target)
     piped = target == STDOUT
@@ -49,10 +49,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(f"{target} is a folder: name the file, such as {os.path.join(target, 'all.tb')}")
     if not piped:
         check_free(replaced(target), args.force)
-    with sources(args.sources) as found, standard_output() if piped else nullcontext(target) as where:
+    with input_files(args.sources) as found, standard_output() if piped else nullcontext(target) as where:
         with out.progress(f"merging {many(len(found), 'file')}") as progress:
             made = merge(
-                [source.path for source in found],
+                [file.path for file in found],
                 where,
                 format=format_name(args.to),
                 prefix=args.prefix,
@@ -61,15 +61,16 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 progress=progress,
                 **storing(args, merge),
             )
-        count = found[0].shown if len(found) == 1 else many(len(found), "file")
+        made.sources = [file.shown for file in found]
+    made.source = made.sources[0] if len(made.sources) == 1 else many(len(made.sources), "file")
     kind = format_text(made.format)
     words = f"({kind}): {many(made.total, made.unit)}, {size_text(made.nbytes)}"
     if piped:
-        out.note(f"{count} -> stdout {words}")
+        out.note(f"{made.source} -> stdout {words}")
     elif out.json:
-        out.item(made.as_dict() | {"source": count, "sources": [source.shown for source in found]})
+        out.item(made.to_dict())
     else:
-        out.line(f"{count} -> {target} {words} on disk")
+        out.line(f"{made.source} -> {target} {words} on disk")
         for change in made.changes:
             out.line("  ", Cell(change, "yellow"))
     return 0

@@ -1,11 +1,10 @@
-"""Where results go: tables for people, one JSON object a line for programs.
+"""Where results go: tables for people and, if that is asked for, one JSON object a line for programs.
 
-| stdout is              | --json or --text  | what is written                          |
-| ---------------------- | ----------------- | ---------------------------------------- |
-| a terminal             | neither, --text   | tables, by rich                          |
-| a pipe or a file       | --text            | the same in plain columns, never cut     |
-| a pipe or a file       | neither           | JSON lines                               |
-| anything               | --json            | JSON lines                               |
+| stdout is              | what is written                          |
+| ---------------------- | ---------------------------------------- |
+| a terminal             | tables, by rich                          |
+| a pipe or a file       | the same in plain columns, never cut     |
+| anything, with --json  | JSON lines                               |
 
 Names and values come from files: whatever could steer a terminal is escaped here, and nowhere else has to.
 """
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from tensorbytes.cli.progress import Progress, Silent
+from tensorbytes.ops.plain import spell_non_finite
 
 _GAP = "  "
 _NARROWEST = 8
@@ -32,8 +32,8 @@ class Cell(NamedTuple):
     style: str = ""
 
 
-class Column(NamedTuple):
-    """A column of a table. One that may fold is narrowed when the terminal is, down to `least` characters.
+class Heading(NamedTuple):
+    """A column of a printed table. One that may fold is narrowed when the terminal is, down to `least` characters.
 
     If that is not enough, columns are left out, those with the largest `drop` first; 0 is never left out.
     """
@@ -49,12 +49,9 @@ class Column(NamedTuple):
 class Output:
     """What a command writes to."""
 
-    def __init__(
-        self, *, json: bool = False, text: bool = False, quiet: bool = False, color: bool = True, verb: str = ""
-    ) -> None:
+    def __init__(self, *, json: bool = False, quiet: bool = False, color: bool = True, verb: str = "") -> None:
         self.terminal = sys.stdout.isatty()
-        self.json = json or not (text or self.terminal)
-        self.quiet, self.verb = quiet, verb
+        self.json, self.quiet, self.verb = json, quiet, verb
         self.broken = False  # whether nobody reads any more, or the disk is full
         self.color = color and self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._console: Any = None
@@ -73,7 +70,7 @@ class Output:
         else:
             self._print("".join(escaped(_cell(part).text) for part in parts))
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], *, header: bool = True) -> None:
+    def table(self, columns: Sequence[Heading], rows: Iterable[Sequence[str | Cell]], *, header: bool = True) -> None:
         """Rows below one another, the columns aligned."""
         cells = [[_cell(part) for part in row] for row in rows]
         if self.terminal:
@@ -131,13 +128,14 @@ class Output:
         print(f"tb{' ' if self.verb else ''}{self.verb}: {shown}", file=sys.stderr)
 
     def failed(self, shown: str, error: Exception) -> None:
-        """An error of one file among several: on stderr, and in JSON lines as one of them."""
+        """An error of one file among several: on stderr, or one of the JSON lines, which programs read."""
         from tensorbytes.cli import error_text
 
         text = error_text(error)
         if self.json:
             self.item({"path": shown, "error": {"kind": type(error).__name__, "message": text}})
-        self.complain(text if shown in text else f"{shown}: {text}")
+        else:
+            self.complain(text if shown in text else f"{shown}: {text}")
 
     def progress(self, label: str, unit: str = "bytes") -> Progress | Silent:
         """How far long work is, for `with`; called with what is done and, if known, with the whole.
@@ -170,12 +168,12 @@ class Output:
             text.append(escaped(part.text), part.style or None)
         return text
 
-    def _folded(self, cell: Cell, size: int, column: Column) -> Any:
+    def _folded(self, cell: Cell, size: int, column: Heading) -> Any:
         from rich.text import Text
 
         return Text("\n".join(folded(escaped(cell.text), size)) if column.fold else escaped(cell.text), cell.style)
 
-    def _table(self, columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool) -> Any:
+    def _table(self, columns: Sequence[Heading], cells: Sequence[Sequence[Cell]], header: bool) -> Any:
         from rich.table import Table
 
         sizes = _allotted(columns, cells, header, self.width)
@@ -215,7 +213,9 @@ def json_text(plain: Any) -> str:
     try:
         return json.dumps(plain, default=_plain, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(plain), default=lambda value: _finite(_plain(value)), allow_nan=False)
+        return json.dumps(
+            spell_non_finite(plain), default=lambda value: spell_non_finite(_plain(value)), allow_nan=False
+        )
 
 
 def escaped(text: str) -> str:
@@ -225,7 +225,7 @@ def escaped(text: str) -> str:
 
 def width(text: str) -> int:
     """How many columns of a terminal a text takes."""
-    if text.isascii():
+    if text.isascii() or all(c.isascii() or c in BLOCKS for c in text):
         return len(text)
     import unicodedata
 
@@ -262,19 +262,19 @@ def _cell(part: str | Cell) -> Cell:
     return part if isinstance(part, Cell) else Cell(part)
 
 
-def _whole(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool) -> list[int]:
+def _whole(columns: Sequence[Heading], cells: Sequence[Sequence[Cell]], header: bool) -> list[int]:
     """How wide the columns are if nothing is folded."""
     titles = [width(column.title) if header else 0 for column in columns]
     return [max([title, *(width(escaped(row[at].text)) for row in cells)]) for at, title in enumerate(titles)]
 
 
-def _least(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool) -> list[int]:
+def _least(columns: Sequence[Heading], cells: Sequence[Sequence[Cell]], header: bool) -> list[int]:
     """How wide the columns have to be."""
     whole = _whole(columns, cells, header)
     return [min(size, column.least) if column.fold else size for size, column in zip(whole, columns, strict=True)]
 
 
-def _allotted(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool, room: int) -> list[int]:
+def _allotted(columns: Sequence[Heading], cells: Sequence[Sequence[Cell]], header: bool, room: int) -> list[int]:
     """How wide the columns become: those that may fold give way, the one with the most to spare first."""
     sizes, least = _whole(columns, cells, header), _least(columns, cells, header)
     excess = sum(sizes) + len(_GAP) * (len(sizes) - 1) - room
@@ -296,7 +296,7 @@ def _allotted(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header
 
 
 def folded(text: str, room: int) -> list[str]:
-    """The text in lines of so many columns, broken behind blanks, or else behind what separates the parts of names."""
+    """The text in lines of this many columns, broken after blanks, or else after what separates the parts of names."""
     lines = []
     while width(text) > room:
         fits = next(at for at in range(len(text), -1, -1) if width(text[:at]) <= room)
@@ -309,7 +309,7 @@ def folded(text: str, room: int) -> list[str]:
     return [*lines, text]
 
 
-def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header: bool, room: int) -> list[int]:
+def _fitting(columns: Sequence[Heading], cells: Sequence[Sequence[Cell]], header: bool, room: int) -> list[int]:
     """The columns that a terminal of this width has room for."""
     wanted = _least(columns, cells, header)
     kept = list(range(len(columns)))
@@ -321,18 +321,9 @@ def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], header:
     return kept
 
 
-def _padded(text: str, wanted: int, column: Column) -> str:
+def _padded(text: str, wanted: int, column: Heading) -> str:
     fill = " " * (wanted - width(text))
     return fill + text if column.right else text + fill
-
-
-def _finite(plain: Any) -> Any:
-    """The same with words for what JSON has no numbers for; they are those of protobuf's JSON and of JavaScript."""
-    if isinstance(plain, float):
-        return plain if plain - plain == 0 else "NaN" if plain != plain else "Infinity" if plain > 0 else "-Infinity"
-    if isinstance(plain, dict):
-        return {key: _finite(value) for key, value in plain.items()}
-    return [_finite(value) for value in plain] if isinstance(plain, list | tuple) else plain
 
 
 def _plain(value: Any) -> Any:

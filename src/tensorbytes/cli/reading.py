@@ -32,7 +32,7 @@ def names_argument(parser: argparse.ArgumentParser, what: str) -> None:
 def addressed(files: Sequence[str], names: list[str] | None) -> Iterator[tuple[list[str], list[str] | None]]:
     """The arguments, neighbours without a name of their own together, each with the names that count for it."""
     from tensorbytes.errors import UsageError
-    from tensorbytes.tools.addressing import Address, parse_address
+    from tensorbytes.ops.addressing import Address, parse_address
 
     plain: list[str] = []
     for argument in files:

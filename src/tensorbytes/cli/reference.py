@@ -23,9 +23,9 @@ tb convert model.pt model.npz        # another format; what would be lost is nam
 **Files** are paths, globs, folders (the files of tensors in them), URLs (`pip install 'tensorbytes[cloud]'`) and `-`,
 what comes through the pipe. They are recognised by their content. `FILE::NAME[INDEX]` is one tensor or a part of it.
 
-**Output** is tables on a terminal and one JSON object a line in a pipe; `--json` and `--text` choose. Errors and
-progress go to stderr. An error of one file among several does not stop the others, and is a line
-`{"path": ..., "error": {"kind": ..., "message": ...}}` of the JSON, too. Whatever comes from a file is escaped before
+**Output** is text: tables as wide as the terminal, in a pipe never cut. `--json` gives one JSON object a line. Errors
+and progress go to stderr. An error of one file among several does not stop the others; with `--json` it is a line
+`{"path": ..., "error": {"kind": ..., "message": ...}}` instead. Whatever comes from a file is escaped before
 it is shown. JSON has no NaN and no infinities: they are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
 **Exit code**: 0 fine, 1 differs or damaged, 2 wrong usage or a file that can't be read, 130 interrupted. With several
@@ -33,7 +33,7 @@ files the largest counts. Ctrl-C leaves no part of a file behind.
 
 `eval "$(tb completion bash)"` makes the Tab key know all of this; zsh and fish are known too.
 """
-_COMMON = ("--json", "--text", "--quiet", "--no-color", "--help")
+_COMMON = ("--json", "--quiet", "--no-color", "--help")
 
 
 def markdown() -> str:

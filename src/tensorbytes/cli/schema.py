@@ -6,8 +6,8 @@ import argparse
 import os
 from typing import Any
 
-from tensorbytes.cli.files import Source, for_each, sources
-from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.files import InputFile, for_each, input_files
+from tensorbytes.cli.output import Cell, Heading, Output
 from tensorbytes.cli.reading import read_options, reading_arguments
 from tensorbytes.cli.words import DIM, many, name_cell
 from tensorbytes.cli.writing import STDOUT, check_free, force_argument
@@ -46,41 +46,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: Output) -> int:
     check_free([] if args.output in (None, STDOUT) else [args.output], args.force)
-    with sources(args.files) as found:
+    with input_files(args.files) as found:
         if args.form in _SOURCES or args.output is not None:
             return _as_source(found, args, out)
-        return for_each(found, out, lambda source: _show(source, args, out, len(found) > 1))
+        return for_each(found, out, lambda file: _show(file, args, out, len(found) > 1))
 
 
-def _schema(source: Source, args: argparse.Namespace) -> tuple[Any, str]:
+def _schema(file: InputFile, args: argparse.Namespace) -> tuple[Any, str]:
     """(the schema, where it comes from)"""
+    from tensorbytes import formats, opening
+    from tensorbytes.formats.tfrecord.kinds import EXAMPLES as RECORDS
     from tensorbytes.records import infer_schema, open_records
-    from tensorbytes.tools import recognition
-    from tensorbytes.tools.sources import check_record_options
 
     options = read_options(args)
-    check_record_options(source.shown, options)
-    several = "@" in os.path.basename(source.path)  # name@10, which is no file
-    if "://" not in source.path and not several and not os.path.exists(source.path):
-        raise FileNotFoundError(2, "no such file", source.path)
-    if args.format is None and recognition.kind_of(source.path) != recognition.EXAMPLES:
-        raise UsageError(
-            f"{source.shown}: not a TFRecord file of Examples, so it has no schema; tb info says what it is"
-        )
+    formats.check_options(formats.get(RECORDS), options, formats.get(RECORDS).read_options)
+    several = "@" in os.path.basename(file.path)  # name@10, which is not a file
+    if "://" not in file.path and not several and not os.path.exists(file.path):
+        raise FileNotFoundError(2, "no such file", file.path)
+    opened = opening.open_file(file.path, args.format, options=options)
+    if not (opened.holds_records and opened.rows):
+        raise UsageError(f"{file.shown}: not a TFRecord file of Examples, so it has no schema; tb info says what it is")
     if args.scan:
-        return infer_schema(source.path, **options), "all records"
-    records = open_records(source.path, **options)
+        return infer_schema(file.path, **options), "all records"
+    records = open_records(file.path, **options)
     if records.known_schema is not None:
         return records.known_schema, "sidecar"
     return records.schema, "first records"
 
 
-def _show(source: Source, args: argparse.Namespace, out: Output, several: bool) -> int:
-    schema, origin = _schema(source, args)
+def _show(file: InputFile, args: argparse.Namespace, out: Output, several: bool) -> int:
+    schema, origin = _schema(file, args)
     if out.json and args.form is None:
         import json
 
-        out.item({"path": source.shown, "origin": origin, "schema": json.loads(schema.to_json())})
+        out.item({"path": file.shown, "origin": origin, "schema": json.loads(schema.to_json())})
         return 0
     groups = (
         [("feature", schema.features)]
@@ -88,13 +87,13 @@ def _show(source: Source, args: argparse.Namespace, out: Output, several: bool) 
         else [("context", schema.features), ("list", schema.lists)]
     )
     said = f"{many(len(schema), 'feature')}, {_ORIGINS[origin]}"
-    out.line(Cell(f"{source.shown}: " if several else "", "bold"), Cell(said, DIM))
+    out.line(Cell(f"{file.shown}: " if several else "", "bold"), Cell(said, DIM))
     for title, features in groups:
         rows: list[list[str | Cell]] = [[name_cell(name), *_cells(feature)] for name, feature in features.items()]
         if rows:
             out.line()
-            columns = [Column(title, fold=True, least=20), Column("type"), Column("encoding", drop=2)]
-            columns.append(Column("if missing", fold=True, drop=1))
+            columns = [Heading(title, fold=True, least=20), Heading("type"), Heading("encoding", drop=2)]
+            columns.append(Heading("if missing", fold=True, drop=1))
             kept = 4 if any(row[3] for row in rows) else 3
             out.table(columns[:kept], [row[:kept] for row in rows])
     return 0
@@ -111,10 +110,10 @@ def _cells(feature: Any) -> list[str]:
 # ---- as something to be kept ------------------------------------------------------------
 
 
-def _as_source(found: list[Source], args: argparse.Namespace, out: Output) -> int:
-    from tensorbytes.records.schema import Schema
+def _as_source(found: list[InputFile], args: argparse.Namespace, out: Output) -> int:
+    from tensorbytes.formats.tfrecord.schema import Schema
 
-    schemas = [(source.shown, _schema(source, args)[0]) for source in found]
+    schemas = [(file.shown, _schema(file, args)[0]) for file in found]
     schema = Schema.merged(schemas)
     if args.form == "tf":
         text = tf_source(schema)
@@ -126,7 +125,7 @@ def _as_source(found: list[Source], args: argparse.Namespace, out: Output) -> in
     if args.output in (None, STDOUT):
         out.raw(text.encode("utf-8", "backslashreplace"))
     else:
-        from tensorbytes import storage
+        from tensorbytes.io import storage
 
         storage.write(args.output, [text.encode()])
     return 0
@@ -135,8 +134,10 @@ def _as_source(found: list[Source], args: argparse.Namespace, out: Output) -> in
 def python_source(schema: Any) -> str:
     """Python that makes the schema again."""
     groups = [schema.features] if schema.lists is None else [schema.features, schema.lists]
-    shown = [_dict_source({name: _finite(f"tb.{feature!r}") for name, feature in group.items()}) for group in groups]
-    return f"import tensorbytes as tb\n\nschema = tb.Schema({', '.join(shown)})\n"
+    shown = [
+        _dict_source({name: _finite(f"tb.records.{feature!r}") for name, feature in group.items()}) for group in groups
+    ]
+    return f"import tensorbytes as tb\n\nschema = tb.records.Schema({', '.join(shown)})\n"
 
 
 def _finite(text: str) -> str:
@@ -148,7 +149,7 @@ def _finite(text: str) -> str:
 
 def tf_source(schema: Any) -> str:
     """Python that parses the records with TensorFlow."""
-    from tensorbytes.records.schema import tf as rules
+    from tensorbytes.formats.tfrecord.schema import tf as rules
 
     stand_in = _Name("tf")
     features = _dict_source(rules.feature_specs(schema.features, stand_in))

@@ -14,12 +14,11 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.cli.values import elements, flat_blocks
-from tensorbytes.deferred import Deferred
 from tensorbytes.errors import UsageError
 from tensorbytes.frameworks import numpy as numpy_adapter
-from tensorbytes.reader import naming
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, amended
-from tensorbytes.tools.addressing import Address
+from tensorbytes.io.storage import naming
+from tensorbytes.ops.addressing import Address
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, unflatten
 
 # What is decoded at a time of a tensor that is not stored as its own bytes.
@@ -27,7 +26,7 @@ _DECODED_BYTES = 1 << 22
 
 
 @dataclass
-class Part:
+class SelectedValue:
     """One value, or a part of one. A dense one is given in blocks, and `value()` is it as a whole."""
 
     name: str | None
@@ -39,7 +38,7 @@ class Part:
 
 
 @dataclass
-class Rows:
+class SelectedRows:
     """Records, objects of a stream or events: each with its number and its values."""
 
     noun: str
@@ -48,24 +47,21 @@ class Rows:
     together: Callable[[], Value] | None = None  # of a column: all of its rows as one value
 
 
-def select(address: Address, format: str | None, options: Mapping[str, Any]) -> Part | Rows:
+def select(address: Address, format: str | None, options: Mapping[str, Any]) -> SelectedValue | SelectedRows:
     """What the address names."""
-    from tensorbytes.tools import recognition, sources
+    from tensorbytes import opening
+    from tensorbytes.formats.tfrecord.kinds import EVENTS, OTHERS
 
-    path = address.path
-    kind = recognition.kind_of(path) if format is None else format
-    if kind == recognition.EVENTS:
-        return _events(address)
-    if kind == recognition.OTHERS:
-        return _payloads(address, options)
-    source = sources.open_source(path, format or kind or None, options=options)
-    if isinstance(source, sources.Records):
-        return _records(address, source.records.schema, options)
-    assert isinstance(source, sources.Documents)
+    source = opening.open_file(address.path, format, options=options)
+    if source.holds_records:
+        if source.kind == EVENTS:
+            return _events(address)
+        if source.kind == OTHERS:
+            return _payloads(address, options)
+        return _records(address, options)
     if address.number is not None:
-        table = sources.as_table(source)
-        if table is not None:
-            return _row_of_table(address, table)
+        if source.rows:
+            return _row_of_table(address, source)
         return _object(address, source.documents())
     return _tensor(address, source.documents())
 
@@ -73,7 +69,7 @@ def select(address: Address, format: str | None, options: Mapping[str, Any]) -> 
 # ---- tensors ------------------------------------------------------------------------
 
 
-def _tensor(address: Address, documents: Iterator[Document]) -> Part | Rows:
+def _tensor(address: Address, documents: Iterator[Document]) -> SelectedValue | SelectedRows:
     found: list[Leaf] = []
     names: dict[str | None, None] = {}
     objects = 0
@@ -108,74 +104,57 @@ class AllOfAStream(Exception):
     """No name was given, and the file is a stream: every object of it is meant."""
 
 
-def part_of(leaf: Leaf, address: Address) -> Part:
+def part_of(leaf: Leaf, address: Address) -> SelectedValue:
     """A tensor of a file, or the part of it that an index picks."""
     index, path = address.index, address.path
     value = leaf.value
     if index is None and leaf.check is not None:
         with naming(path):
             leaf.check()
-    if isinstance(value, Deferred) and value.kind == "tensor" and value.part is not None:
-        if index is None:
-            return _decoded_in_parts(leaf, value, path)
-        with naming(path), _indexing(address, value.shape):
-            picked = value.part(index)
-        return _dense(leaf.name, amended(picked, value.name, value.meta, value.origin))
+    kind, _, shape, _ = leaf.header
+    if kind == "tensor" and index is None and value.in_parts:
+        return _in_parts(leaf, path)
+    if kind in ("tensor", "strings") and index is not None:
+        with naming(path), _indexing(address, shape):
+            return _dense(leaf.name, leaf.part(index))
     with naming(path):
-        whole = leaf.whole
-    if isinstance(whole, Ragged | Sparse):
-        return _not_dense(leaf.name, whole, address)
-    if index is None:
-        return _dense(leaf.name, whole)
-    with _indexing(address, whole.shape):
-        array = elements(whole)[index]
-    return _dense(leaf.name, whole, np.asarray(array, None if isinstance(whole, Tensor) else object))
+        whole = leaf.read()
+    return _not_dense(leaf.name, whole, address) if isinstance(whole, Ragged | Sparse) else _dense(leaf.name, whole)
 
 
-def _dense(name: str | None, value: Tensor | Strings, part: Array | None = None) -> Part:
-    """A value in memory or mapped, or a part of it, which is a view."""
-    array = elements(value) if part is None else part
-    dtype = value.dtype if isinstance(value, Tensor) else "string"
-
-    def whole() -> Value:
-        if part is None:
-            return value
-        if isinstance(value, Strings):
-            made: Value = Strings.from_items(part.reshape(-1).tolist(), part.shape, value.encoding)
-        else:
-            flat = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
-            made = Tensor(value.dtype, part.shape, flat)
-        return amended(made, value.name, value.meta, value.origin)
-
-    return Part(name, type(value).__name__.lower(), dtype, array.shape, whole, lambda: flat_blocks(array))
+def _dense(name: str | None, value: Tensor | Strings) -> SelectedValue:
+    """A value in memory or mapped."""
+    array = elements(value)
+    kind, dtype, _, _ = value.header
+    return SelectedValue(name, kind, dtype, array.shape, value.load, lambda: flat_blocks(array))
 
 
-def _decoded_in_parts(leaf: Leaf, value: Deferred, path: str) -> Part:
-    """A tensor that has to be decoded, some rows of it at a time."""
-    shape = tuple(size or 0 for size in value.shape)
-    each = int(np.prod(shape[1:], dtype=np.int64)) * dtypes.get(value.dtype).itemsize
+def _in_parts(leaf: Leaf, path: str) -> SelectedValue:
+    """A tensor, some rows of it at a time: it may have to be decoded."""
+    kind, dtype, sizes, _ = leaf.header
+    shape = tuple(size or 0 for size in sizes)
+    each = int(np.prod(shape[1:], dtype=np.int64)) * dtypes.get(dtype).itemsize
     step = max(_DECODED_BYTES // max(each, 1), 1)
 
     def blocks() -> Iterator[Array]:
-        assert value.part is not None
         with naming(path):
             for start in range(0, shape[0], step) if shape else [0]:
                 index: Any = slice(start, min(start + step, shape[0])) if shape else ...
-                yield from flat_blocks(elements(amended(value.part(index), value.name, value.meta, value.origin)))
+                yield from flat_blocks(elements(leaf.part(index)))
 
-    return Part(leaf.name, value.kind, value.dtype, shape, value.load, blocks)
+    return SelectedValue(leaf.name, kind, dtype, shape, leaf.read, blocks)
 
 
-def _not_dense(name: str | None, value: Ragged | Sparse, address: Address) -> Part:
+def _not_dense(name: str | None, value: Ragged | Sparse, address: Address) -> SelectedValue:
     held = value.values.dtype if isinstance(value.values, Tensor) else "string"
     if isinstance(value, Sparse):
         if address.index is not None:
             raise UsageError(f"{address}: a sparse tensor has no slices; take all of it")
-        return Part(name, "sparse", held, value.shape, lambda: value)
+        return SelectedValue(name, "sparse", held, value.shape, lambda: value)
     if address.index is None:
         sizes: list[int | None] = [None] * (len(value.splits) if value.shapes is None else value.shapes.shape[1])
         inner = value.values.shape[1:] if value.shapes is None else ()
-        return Part(name, "ragged", held, (len(value), *sizes, *inner), lambda: value)
+        return SelectedValue(name, "ragged", held, (len(value), *sizes, *inner), lambda: value)
     first, *rest = address.index
     if not isinstance(first, int):
         raise UsageError(f"{address}: of a ragged tensor one row can be taken, such as [0], or [0, 2:4] of it")
@@ -222,7 +201,7 @@ def refuse_name(path: str, name: str | None, names: Any) -> NoReturn:
 # ---- rows ---------------------------------------------------------------------------
 
 
-def _object(address: Address, documents: Iterator[Document]) -> Part | Rows:
+def _object(address: Address, documents: Iterator[Document]) -> SelectedValue | SelectedRows:
     """One object of a stream."""
     number = address.number or 0
     if number < 0:
@@ -241,17 +220,16 @@ def _object(address: Address, documents: Iterator[Document]) -> Part | Rows:
     if len(found.leaves) == 1 and not found.leaves[0].kind:
         return part_of(found.leaves[0], address)
     if address.index is not None:
-        raise UsageError(f"{address}: object {number} is no single tensor, so it has no slices")
-    return Rows("object", iter([(number, restored(found, address.path))]))
+        raise UsageError(f"{address}: object {number} is not a single tensor, so it has no slices")
+    return SelectedRows("object", iter([(number, restored(found, address.path))]))
 
 
-def objects(path: str, format: str | None, options: Mapping[str, Any]) -> Rows:
+def objects(path: str, format: str | None, options: Mapping[str, Any]) -> SelectedRows:
     """Every object of a stream."""
-    from tensorbytes.tools import sources
+    from tensorbytes import opening
 
-    source = sources.open_source(path, format, options=options)
-    assert isinstance(source, sources.Documents)
-    return Rows("object", ((at, restored(document, path)) for at, document in enumerate(source.documents())))
+    source = opening.open_file(path, format, options=options)
+    return SelectedRows("object", ((at, restored(document, path)) for at, document in enumerate(source.documents())))
 
 
 def restored(document: Document, path: str) -> Any:
@@ -263,23 +241,22 @@ def restored(document: Document, path: str) -> Any:
         return unflatten(document.leaves, lambda value: value)
 
 
-def _row_of_table(address: Address, table: Any) -> Rows:
-    from tensorbytes.tools.sources import row_documents
-
+def _row_of_table(address: Address, source: Any) -> SelectedRows:
     number, count = address.number or 0, 0
     if number < 0:
         raise UsageError(f"{address}: rows of this format are counted from the front, #0 first")
-    for columns in table.batches(4096):
-        if number < count + columns.size:
-            document = next(islice(row_documents(columns), number - count, None))
-            return Rows("row", iter([(number, {str(leaf.name): leaf.whole for leaf in document.leaves})]))
-        count += columns.size
+    for table in source.tables(4096):
+        if number < count + table.rows:
+            document = next(table.cut(number - count, number - count + 1).documents())
+            return SelectedRows("row", iter([(number, {str(leaf.name): leaf.read() for leaf in document.leaves})]))
+        count += table.rows
     raise UsageError(f"{address}: there are {count} rows, numbered from 0")
 
 
-def _records(address: Address, schema: Any, options: Mapping[str, Any]) -> Rows:
+def _records(address: Address, options: Mapping[str, Any]) -> SelectedRows:
     from tensorbytes.records import open_records
 
+    schema = open_records(address.path, **options).schema
     if address.name is not None and address.name not in schema:
         refuse_name(address.path, address.name, schema)
     columns = None if address.name is None else [address.name]
@@ -290,13 +267,13 @@ def _records(address: Address, schema: Any, options: Mapping[str, Any]) -> Rows:
             raise UsageError(
                 f"{address}: a record has no slices; '{address.path}::NAME[{address.number}]' is one value"
             )
-        return Rows("record", iter([_numbered(records, address)]))
+        return SelectedRows("record", iter([_numbered(records, address)]))
     if address.name is None:
         if address.index is not None:
             raise UsageError(
                 f"{address}: say of which feature, such as '{address.path}::{next(iter(schema), 'x')}[0:4]'"
             )
-        return Rows("record", enumerate(records))
+        return SelectedRows("record", enumerate(records))
     return _column(address, records)
 
 
@@ -308,7 +285,7 @@ def _numbered(records: Any, address: Address) -> tuple[int, Any]:
         raise UsageError(f"{address}: there are {len(records)} records, numbered from 0") from None
 
 
-def _column(address: Address, records: Any) -> Rows:
+def _column(address: Address, records: Any) -> SelectedRows:
     """One feature of all records, or of some; what the index says beyond the records goes for each value."""
     from tensorbytes import frameworks
 
@@ -337,7 +314,7 @@ def _column(address: Address, records: Any) -> Rows:
         chosen = first if isinstance(first, slice) else slice(first, first + 1 or None)
         return frameworks.to_value(records[chosen][name])
 
-    return Rows("record", rows, name, together)
+    return SelectedRows("record", rows, name, together)
 
 
 def _at(number: int, address: Address, count: int) -> int:
@@ -347,26 +324,24 @@ def _at(number: int, address: Address, count: int) -> int:
         return number % count
 
 
-def _payloads(address: Address, options: Mapping[str, Any]) -> Rows:
+def _payloads(address: Address, options: Mapping[str, Any]) -> SelectedRows:
     """Records of something else: their bytes."""
     from tensorbytes.records import open_records
-    from tensorbytes.tools.sources import check_record_options
 
     if address.name is not None or address.index is not None:
         raise UsageError(
             f"{address}: its records are neither Examples nor tensors, so they have no names; #3 is one of them"
         )
-    check_record_options(address.path, options)
     rows = enumerate(open_records(address.path, **options).payloads())
     if address.number is None:
-        return Rows("record", rows)
+        return SelectedRows("record", rows)
     found = next(islice(rows, address.number, None), None) if address.number >= 0 else None
     if found is None:
         raise UsageError(f"{address}: there is no such record; they are numbered from 0")
-    return Rows("record", iter([found]))
+    return SelectedRows("record", iter([found]))
 
 
-def _events(address: Address) -> Rows:
+def _events(address: Address) -> SelectedRows:
     from tensorbytes.records import read_events
 
     if address.index is not None:
@@ -389,4 +364,4 @@ def _events(address: Address) -> Rows:
         yield first
         yield from rows
 
-    return Rows("event", again())
+    return SelectedRows("event", again())

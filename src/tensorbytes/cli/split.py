@@ -6,10 +6,10 @@ import argparse
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensorbytes.cli.files import STDIN, STDIN_NAMES, Source, local, sources
-from tensorbytes.cli.output import Cell, Column, Output, size_text
+from tensorbytes.cli.files import STDIN, STDIN_NAMES, InputFile, input_files, local
+from tensorbytes.cli.output import Cell, Heading, Output, size_text
 from tensorbytes.cli.words import format_text
 from tensorbytes.cli.writing import (
     STDOUT,
@@ -23,6 +23,9 @@ from tensorbytes.cli.writing import (
     typed,
 )
 from tensorbytes.errors import UsageError
+
+if TYPE_CHECKING:
+    from tensorbytes.ops import Parts
 
 EXAMPLES = """examples:
   tb split train.tfrecord part.tfrecord --shards 8
@@ -42,9 +45,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="a file of any format, name@10, a glob of records, or -")
     parser.add_argument("target", metavar="DST", help="what the parts are called, without their numbers")
     how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--shards", type=int, metavar="N", help="so many files, equally long")
-    how.add_argument("--rows", type=int, metavar="N", help="so many records, rows or objects in a file")
-    how.add_argument("--size", type=byte_count, metavar="SIZE", help="at most so much in a file, such as 500MB or 2GiB")
+    how.add_argument("--shards", type=int, metavar="N", help="N files, equally long")
+    how.add_argument("--rows", type=int, metavar="N", help="N records, rows or objects in a file")
+    how.add_argument(
+        "--size", type=byte_count, metavar="SIZE", help="at most this much in a file, such as 500MB or 2GiB"
+    )
     parser.add_argument("--to", metavar="FORMAT", help="the parts' format; by default their suffix, or the source's")
     parser.add_argument("--names", action="append", metavar="PATTERN", help="only such tensors (repeatable)")
     storing_arguments(parser)
@@ -71,7 +76,7 @@ def storing(args: argparse.Namespace, command: Callable[..., Any]) -> dict[str, 
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    from tensorbytes.tools.splitting import split
+    from tensorbytes.ops.splitting import split
 
     target = local(args.target)
     if target == STDOUT:
@@ -81,11 +86,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if not args.force:
         _check_free(target)
     # A glob or name@10 is one source here, which the library takes as it is.
-    with sources([STDIN]) if args.source in STDIN_NAMES else nullcontext([_as_it_is(args.source)]) as found:
-        source = found[0]
-        with out.progress(f"splitting {source.shown}") as progress:
+    with input_files([STDIN]) if args.source in STDIN_NAMES else nullcontext([_as_it_is(args.source)]) as found:
+        file = found[0]
+        with out.progress(f"splitting {file.shown}") as progress:
             made = split(
-                source.path,
+                file.path,
                 target,
                 shards=args.shards,
                 rows=args.rows,
@@ -96,16 +101,17 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 progress=progress,
                 **storing(args, split),
             )
+    made.source = file.shown
     if out.json:
-        out.item(made.as_dict() | {"source": source.shown})
+        out.item(made.to_dict())
     else:
-        show(made, source.shown, out)
+        _show(made, out)
     return 0
 
 
-def _as_it_is(argument: str) -> Source:
+def _as_it_is(argument: str) -> InputFile:
     path = local(argument)
-    return Source(path, path)
+    return InputFile(path, path)
 
 
 def _check_free(target: str) -> None:
@@ -113,16 +119,16 @@ def _check_free(target: str) -> None:
     check_free([*parts_of(target), target, f"{target}.index.json"], force=False)
 
 
-def show(made: Any, shown: str, out: Output) -> None:
+def _show(made: Parts, out: Output) -> None:
     """What went where."""
-    from tensorbytes.tools.plural import many
+    from tensorbytes.ops.plural import many
 
     words = f"{many(made.total, made.unit)}, {size_text(made.nbytes)} on disk"
-    out.line(f"{shown} -> {many(len(made.files), 'file')} ({format_text(made.format)}): {words}")
+    out.line(f"{made.source} -> {many(len(made.files), 'file')} ({format_text(made.format)}): {words}")
     for change in made.changes:
         out.line("  ", Cell(change, "yellow"))
     out.table(
-        [Column("  file", fold=True), Column(f"{made.unit}s", right=True), Column("size", right=True)],
+        [Heading("  file", fold=True), Heading(f"{made.unit}s", right=True), Heading("size", right=True)],
         [
             (f"  {file}", str(number), size_text(os.path.getsize(file)))
             for file, number in zip(made.files, made.items, strict=True)

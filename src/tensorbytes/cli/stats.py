@@ -6,20 +6,21 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tensorbytes.cli.drawing import gathered, histogram, percent
-from tensorbytes.cli.files import Source, for_each_named
-from tensorbytes.cli.output import Cell, Column, Output
+from tensorbytes.cli.files import InputFile, for_each_named
+from tensorbytes.cli.output import Cell, Heading, Output
 from tensorbytes.cli.reading import names_argument, read_options, reading_arguments, whole_number
 from tensorbytes.cli.words import DIM, many, name_cell, shortened
 
 if TYPE_CHECKING:
-    from tensorbytes.tools.statistics import Statistics
+    from tensorbytes.ops.statistics import Statistics
 
 EXAMPLES = """examples:
   tb stats model.safetensors                 a line for each tensor
   tb stats model.tb::embed.weight            one, its histogram drawn large
   tb stats model.pt --names '*.bias' -H      some, with their histograms
   tb stats train.tfrecord --bins 10          features of all records
-  tb stats model.tb | jq 'select(.nan > 0)'  what has NaNs in it
+  tb stats model.tb --json | jq 'select(.nan > 0)'
+                                             what has NaNs in it
 
 Min, max, mean and std are those of the finite numbers. Every number is seen,
 and every checksum verified."""
@@ -42,20 +43,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    def look(source: Source, names: list[str] | None, several: bool) -> int:
-        return _stats(source, names, args, out, several)
+    def look(file: InputFile, names: list[str] | None, several: bool) -> int:
+        return _stats(file, names, args, out, several)
 
     return for_each_named(args.files, args.names, out, look)
 
 
-def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, out: Output, several: bool) -> int:
-    from tensorbytes.tools.statistics import stats
+def _stats(file: InputFile, names: list[str] | None, args: argparse.Namespace, out: Output, several: bool) -> int:
+    from tensorbytes.ops.statistics import stats
 
     options = read_options(args)
-    with out.progress(source.shown) as bar:
-        whole = None if not bar.shows else _bytes_to_see(source, names, args)
+    with out.progress(file.shown) as bar:
+        whole = None if not bar.shows else _bytes_to_see(file, names, args)
         found = stats(
-            source.path,
+            file.path,
             names,
             format=args.format,
             bins=args.bins or _DEFAULT_BINS,
@@ -63,11 +64,11 @@ def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, ou
             progress=lambda done: bar(done // _PASSES, whole),
         )
     if out.json:
-        for each in found.values():
-            out.item({"path": source.shown} | each.as_dict())
+        for plain in found.to_dict().values():
+            out.item({"path": file.shown} | plain)
         return 0
     if several:
-        out.line(Cell(source.shown, "bold"))
+        out.line(Cell(file.shown, "bold"))
     numbers = [each for each in found.values() if each.dtype != "string"]
     strings = [each for each in found.values() if each.dtype == "string"]
     large = args.histograms or len(numbers) <= _FEW
@@ -83,15 +84,15 @@ def _stats(source: Source, names: list[str] | None, args: argparse.Namespace, ou
     return 0
 
 
-def _bytes_to_see(source: Source, names: list[str] | None, args: argparse.Namespace) -> int | None:
+def _bytes_to_see(file: InputFile, names: list[str] | None, args: argparse.Namespace) -> int | None:
     """What the tensors take in memory, where that is known beforehand."""
-    from tensorbytes.tools.inspection import inspect
-    from tensorbytes.tools.selection import Selection
+    from tensorbytes.ops.inspection import inspect
+    from tensorbytes.ops.selection import Selection
 
-    about = inspect(source.path, args.format, read_options=read_options(args))
+    about = inspect(file.path, args.format, read_options=read_options(args))
     selection = Selection(names, None)
     sizes = [tensor.nbytes for tensor in about.tensors if selection.takes(tensor.name)]
-    if not about.listed_all or about.format == "tfrecord" or None in sizes:
+    if not about.listed_all or about.lists_records or None in sizes:
         return None
     return sum(size or 0 for size in sizes)
 
@@ -111,10 +112,10 @@ def _numbers(found: list[Statistics], out: Output, small: bool) -> None:
         odd = ", ".join(f"{number:,} {label}" for label, number in _oddities(each).items() if number)
         row: list[str | Cell] = [name_cell(each.name), f"|{kind}|" if each.of == "magnitude" else kind]
         rows.append([*row, f"{each.count:,}", *figures, Cell(bars, "cyan"), zeros, Cell(odd, "red")])
-    columns = [Column("name", fold=True, least=24), Column("dtype", drop=7), Column("count", right=True, drop=6)]
-    columns += [Column(key, right=True, drop=rank) for key, rank in (("min", 1), ("max", 2), ("mean", 3), ("std", 5))]
-    columns += [Column("spread", drop=4), Column("zero", right=True, drop=8)]
-    columns.append(Column("not numbers", fold=True))
+    columns = [Heading("name", fold=True, least=24), Heading("dtype", drop=7), Heading("count", right=True, drop=6)]
+    columns += [Heading(key, right=True, drop=rank) for key, rank in (("min", 1), ("max", 2), ("mean", 3), ("std", 5))]
+    columns += [Heading("spread", drop=4), Heading("zero", right=True, drop=8)]
+    columns.append(Heading("not numbers", fold=True))
     kept = [at for at in range(len(columns)) if at < 7 or any(_text(row[at]) for row in rows)]
     out.table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
 
@@ -130,8 +131,8 @@ def _oddities(each: Statistics) -> dict[str, int]:
 def _figure(each: Statistics, number: int | float | None) -> str:
     if number is None:
         return "-"
-    if each.of.startswith("datetime64[") and number in (each.min, each.max):
-        return str(each.as_dict()["earliest" if number == each.min else "latest"])
+    if each.earliest is not None and number in (each.min, each.max):
+        return str(each.earliest if number == each.min else each.latest)
     if isinstance(number, int):
         return str(number) if abs(number) < 10**8 else f"{number:.4g}"
     return f"{number:.4g}"
@@ -173,8 +174,8 @@ def _strings(found: list[Statistics], out: Output) -> None:
         notes += [f"{each.missing:,} missing"] if each.missing else []
         row: list[str | Cell] = [name_cell(each.name), f"{each.count:,}", distinct, *figures]
         rows.append([*row, ", ".join([*often, *notes])])
-    columns = [Column("strings", fold=True, least=20), Column("count", right=True), Column("distinct", right=True)]
-    columns += [Column(key, right=True, drop=2) for key in ("shortest", "longest", "mean")]
-    columns.append(Column("most frequent", fold=True, drop=1))
+    columns = [Heading("strings", fold=True, least=20), Heading("count", right=True), Heading("distinct", right=True)]
+    columns += [Heading(key, right=True, drop=2) for key in ("shortest", "longest", "mean")]
+    columns.append(Heading("most frequent", fold=True, drop=1))
     kept = [at for at in range(len(columns)) if at < 6 or any(_text(row[at]) for row in rows)]
     out.table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensorbytes.tools.grouping import Node, build, fold_alike
+from tensorbytes.ops.grouping import Node, build, fold_alike
 
 __all__ = ["Line", "Node", "build", "depth_that_fits", "fold_alike", "lines"]
 

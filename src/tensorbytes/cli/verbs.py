@@ -19,7 +19,7 @@ class Verb(Protocol):
         """Do it; 0 fine, 1 differs or damaged. Errors are raised, and become 1 or 2."""
 
 
-class Row(NamedTuple):
+class VerbEntry(NamedTuple):
     module: str
     words: str  # one line of help
     group: str
@@ -27,22 +27,22 @@ class Row(NamedTuple):
 
 LOOK, CHANGE, CHECK, ELSE = "Look inside", "Change", "Check", "Other"
 VERBS = {
-    "info": Row("info", "what is in a file: format, tensors, schema (the default command)", LOOK),
-    "head": Row("head", "the first values of each tensor, or the first records", LOOK),
-    "cat": Row("cat", "one tensor, or a slice of it: file::name[0:4, :]", LOOK),
-    "stats": Row("stats", "min, max, mean, NaN counts and a histogram of each tensor", LOOK),
-    "schema": Row("schema", "the schema of records", LOOK),
-    "convert": Row("convert", "a file to another format", CHANGE),
-    "split": Row("split", "one file into several", CHANGE),
-    "merge": Row("merge", "several files into one", CHANGE),
-    "index": Row("index", "write the index that makes record files randomly accessible", CHANGE),
-    "verify": Row("verify", "read every byte and check what can be checked", CHECK),
-    "repair": Row("repair", "keep every whole record of a damaged file", CHECK),
-    "diff": Row("diff", "compare two files, tensor by tensor", CHECK),
-    "bench": Row("bench", "try every format and compression on your own data", ELSE),
-    "demo": Row("demo", "store, reload and compare the predictions of a model", ELSE),
-    "doctor": Row("doctor", "what is installed, what is missing, what is accelerated", ELSE),
-    "completion": Row("completion", "completion for bash, zsh or fish", ELSE),
+    "info": VerbEntry("info", "what is in a file: format, tensors, schema (the default command)", LOOK),
+    "head": VerbEntry("head", "the first values of each tensor, or the first records", LOOK),
+    "cat": VerbEntry("cat", "one tensor, or a slice of it: file::name[0:4, :]", LOOK),
+    "stats": VerbEntry("stats", "min, max, mean, NaN counts and a histogram of each tensor", LOOK),
+    "schema": VerbEntry("schema", "the schema of records", LOOK),
+    "convert": VerbEntry("convert", "a file to another format", CHANGE),
+    "split": VerbEntry("split", "one file into several", CHANGE),
+    "merge": VerbEntry("merge", "several files into one", CHANGE),
+    "index": VerbEntry("index", "write the index that makes record files randomly accessible", CHANGE),
+    "verify": VerbEntry("verify", "read every byte and check what can be checked", CHECK),
+    "repair": VerbEntry("repair", "keep every whole record of a damaged file", CHECK),
+    "diff": VerbEntry("diff", "compare two files, tensor by tensor", CHECK),
+    "bench": VerbEntry("bench", "try every format and compression on your own data", ELSE),
+    "demo": VerbEntry("demo", "store, reload and compare the predictions of a model", ELSE),
+    "doctor": VerbEntry("doctor", "what is installed, what is missing, what is accelerated", ELSE),
+    "completion": VerbEntry("completion", "completion for bash, zsh or fish", ELSE),
 }
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tensorbytes.cli.files import Source, for_each, sources
+from tensorbytes.cli.files import InputFile, for_each, input_files
 from tensorbytes.cli.output import Cell, Output, size_text
-from tensorbytes.cli.repair import damage_report, damage_table, fault_table
+from tensorbytes.cli.repair import damage_table
 from tensorbytes.cli.words import format_text
 from tensorbytes.cli.writing import check_free, force_argument, format_name, paragraph
 from tensorbytes.errors import UsageError
+
+if TYPE_CHECKING:
+    from tensorbytes.ops import Verification
 
 EXAMPLES = """examples:
   tb verify train.tfrecord       which records are damaged, and where
@@ -39,144 +42,86 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    with sources(args.files) as found:
+    args.format = format_name(args.format)
+    with input_files(args.files) as found:
         if args.manifest is not None and len(found) > 1:
             raise UsageError(f"--manifest goes with one file, not with {len(found)}")
-        return for_each(_single(found, args), out, lambda source: _verify(source, args, out))
+        return for_each(_single(found), out, lambda file: _verify(file, args, out))
 
 
-def _single(found: list[Source], args: argparse.Namespace) -> list[Source]:
+def _single(found: list[InputFile]) -> list[InputFile]:
     """Each file by itself: name@10 stands for ten."""
-    from tensorbytes.records.files.paths import expand
+    from tensorbytes.io.paths import expand
 
     singles = []
-    for source in found:
-        several = "@" in os.path.basename(source.path) and "://" not in source.path and not os.path.exists(source.path)
-        singles += [Source(path, path) for path in expand(source.path)] if several else [source]
+    for file in found:
+        several = "@" in os.path.basename(file.path) and "://" not in file.path and not os.path.exists(file.path)
+        singles += [InputFile(path, path) for path in expand(file.path)] if several else [file]
     return singles
 
 
-def _verify(source: Source, args: argparse.Namespace, out: Output) -> int:
-    from tensorbytes.tools import recognition
+def _verify(file: InputFile, args: argparse.Namespace, out: Output) -> int:
+    from tensorbytes.ops import verify
+    from tensorbytes.ops.manifests import path_beside
 
-    args.format = format_name(args.format)
-    if _is_empty(source.path):
-        return _show_empty(source, out)
-    kind = args.format or recognition.kind_of(source.path)
-    if kind in (recognition.EXAMPLES, recognition.EVENTS, recognition.OTHERS):
-        if args.manifest or args.write_manifest:
-            raise UsageError(f"{source.shown}: records have checksums of their own, and no manifest")
-        return _verify_records(source, kind, out)
-    return _verify_tensors(source, args, out)
-
-
-def _is_empty(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.getsize(path)
-
-
-def _show_empty(source: Source, out: Output) -> int:
-    """Nothing can be wrong with no bytes, and that is no good sign; one of several shards may have got no record."""
-    from tensorbytes.records.files.paths import base_path
-
-    shard = base_path(source.path) != source.path
-    what = "empty: a shard without records" if shard else "an empty file: nothing was written, or a download failed"
+    if args.write_manifest:
+        if file.shown != file.path:  # what comes through the pipe
+            raise UsageError("a manifest is written beside a local file", path=file.shown)
+        check_free([path_beside(file.path)], args.force)
+    with out.progress(f"verifying {file.shown}") as progress:
+        found = verify(
+            file.path,
+            args.format,
+            manifest=False if args.no_manifest else args.manifest,
+            write_manifest=args.write_manifest,
+            progress=progress,
+        )
+    found.path = file.shown
     if out.json:
-        damages = [] if shard else [{"name": None, "what": what, "at": 0}]
-        out.item({"path": source.shown, "format": None, "ok": shard, "checked": "size", "damages": damages})
+        out.item(found.to_dict())
+    elif found.format is None:
+        out.line(f"{found.path}: ", Cell(found.emptiness, "" if found.ok else "red"))
+    elif found.records is not None:
+        _show_records(found, found.format, out)
     else:
-        out.line(f"{source.shown}: ", Cell(what, "" if shard else "red"))
-    return 0 if shard else 1
-
-
-# ---- records ------------------------------------------------------------------------
-
-
-def _verify_records(source: Source, kind: str, out: Output) -> int:
-    from tensorbytes.records.files.salvage import verify
-    from tensorbytes.tools.plural import many
-
-    with out.progress(f"verifying {source.shown}") as progress:
-        report = verify(source.path, progress=progress)
-    checked = "CRC-32C of each record"
-    if out.json:
-        plain = damage_report(report, source.shown)
-        out.item({"path": source.shown, "format": kind, "ok": report.ok, "checked": checked} | plain)
-        return 0 if report.ok else 1
-    what = f"{format_text(kind)}, {many(report.records, 'record')}, {size_text(report.size)}"
-    if report.ok:
-        out.line(f"{source.shown}: {what}: ", Cell("sound", "green"), f" ({checked})")
-        return 0
-    places = many(len(report.damages), "place")
-    out.line(f"{source.shown}: {what}: ", Cell(f"damaged in {places}, {size_text(report.lost)} lost", "red"))
-    damage_table(report.damages, out)
-    if report.records:
-        out.line(f"  tb repair {source.shown} DST keeps {_all(report.records)}")
-    else:
-        out.line("  nothing in it is a record: is it a TFRecord file, in this compression?")
-    return 1
-
-
-def _all(records: int) -> str:
-    return "the record that is whole" if records == 1 else f"the {records} records that are whole"
-
-
-# ---- tensors --------------------------------------------------------------------------
-
-
-def _verify_tensors(source: Source, args: argparse.Namespace, out: Output) -> int:
-    from tensorbytes.tools import soundness
-
-    with out.progress(f"verifying {source.shown}") as progress:
-        if args.write_manifest:
-            target = soundness.manifest_path(source.path)
-            if source.shown != source.path or "://" in source.path:
-                raise UsageError(f"{source.shown}: a manifest is written beside a local file")
-            check_free([target], args.force)
-            found = soundness.write_manifest(source.path, target, args.format, progress=progress)
-        else:
-            manifest = args.manifest or (None if args.no_manifest else soundness.manifest_of(source.path))
-            found = soundness.check(source.path, args.format, manifest=manifest, progress=progress)
-    if out.json:
-        out.item(_plain(found, source.shown, args.write_manifest))
-    else:
-        _show(found, source.shown, args.write_manifest, out)
+        _show_tensors(found, found.format, out)
     return 0 if found.ok else 1
 
 
-def _plain(found: Any, shown: str, writing: bool) -> dict[str, Any]:
-    compared = "" if writing or not found.manifest else f"SHA-256 of each tensor, in {found.manifest}"
-    return {
-        "path": shown,
-        "format": found.format,
-        "ok": found.ok,
-        "checked": ", ".join(filter(None, ["structure", _all_read(found), found.checksums, compared])),
-        "tensors": found.tensors,
-        "rows": found.rows,
-        "unread": found.unread,
-        "nbytes": found.nbytes,
-        "manifest": found.manifest or None,
-        "damages": [fault._asdict() for fault in found.faults],
-    }
+def _show_records(found: Verification, format: str, out: Output) -> None:
+    from tensorbytes.ops.plural import many
+
+    records = found.records or 0
+    what = f"{found.path}: {format_text(format)}, {many(records, 'record')}, {size_text(found.size)}: "
+    if found.ok:
+        out.line(what, Cell("sound", "green"), f" ({found.checksums})")
+        return
+    places = many(len(found.damages), "place")
+    out.line(what, Cell(f"damaged in {places}, {size_text(found.lost)} lost", "red"))
+    damage_table(found.damages, out)
+    if records:
+        kept = "the record that is whole" if records == 1 else f"the {records} records that are whole"
+        out.line(f"  tb repair {found.path} DST keeps {kept}")
+    else:
+        out.line("  nothing in it is a record: is it a TFRecord file, in this compression?")
 
 
-def _all_read(found: Any) -> str:
-    return "" if found.read is None else "every byte was read"
-
-
-def _show(found: Any, shown: str, writing: bool, out: Output) -> None:
-    from tensorbytes.tools.plural import many
+def _show_tensors(found: Verification, format: str, out: Output) -> None:
+    from tensorbytes.ops.plural import many
 
     rows = "" if found.rows is None else f", {many(found.rows, 'row')}"
     size = f"{size_text(found.nbytes)} of data"
     unread = f" (and {many(found.unread, 'object')} that no one here reads, or checks)" if found.unread else ""
-    head = f"{shown}: {format_text(found.format)}, {many(found.tensors, 'tensor')}{rows}, {size}{unread}: "
-    if found.faults:
-        out.line(head, Cell(f"damaged in {many(len(found.faults), 'place')}", "red"))
-        fault_table(found.faults, out)
-        if found.format in ("safetensors", "npz") and any(fault.name is None for fault in found.faults):
-            out.line(f"  tb repair {shown} DST keeps the tensors that are whole, if it was cut off")
+    head = f"{found.path}: {format_text(format)}, {many(found.tensors, 'tensor')}{rows}, {size}{unread}: "
+    if found.damages:
+        out.line(head, Cell(f"damaged in {many(len(found.damages), 'place')}", "red"))
+        damage_table(found.damages, out)
+        from tensorbytes import formats
+
+        if formats.get(format).salvages and any(damage.kind == "file" for damage in found.damages):
+            out.line(f"  tb repair {found.path} DST keeps the tensors that are whole, if it was cut off")
         return
-    if writing:
+    if found.manifest_written:
         out.line(head, Cell("sound", "green"), f"; wrote {found.manifest}")
         return
     checks = [found.checksums] if found.checksums else []
@@ -184,5 +129,5 @@ def _show(found: Any, shown: str, writing: bool, out: Output) -> None:
     if checks:
         out.line(head, Cell("sound", "green"), f" ({'; '.join(checks)})")
         return
-    out.line(head, Cell("readable", "yellow"), f" (structure; {_all_read(found)})" if _all_read(found) else "")
+    out.line(head, Cell("readable", "yellow"), "" if found.read is None else " (structure; every byte was read)")
     paragraph("this format has no checksums: a changed value goes unnoticed; --write-manifest makes some", out, "  ")

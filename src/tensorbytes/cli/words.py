@@ -5,34 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorbytes.cli.output import Cell
+from tensorbytes.formats.tfrecord.kinds import EVENTS, OTHERS
 
 DIM = "dim"
-FORMATS = {
-    "tb": "tensorbytes",
-    "safetensors": "safetensors",
-    "npy": "NumPy array",
-    "npz": "NumPy archive",
-    "torchfile": "PyTorch file",
-    "arrow": "Arrow",
-    "arrowtensor": "Arrow tensor",
-    "parquet": "Parquet",
-    "gguf": "GGUF model",
-    "onnx": "ONNX",
-    "sparseproto": "sparse tensor of TensorFlow",
-    "protobuf": "protobuf message",
-    "tensorproto": "TensorProto",
-    "checkpoint": "TensorFlow checkpoint",
-    "delimited": "protobuf messages",
-    "raw": "raw bytes",
-    "tfrecord": "TFRecord",
-    "events": "TensorBoard events",
-}
-# What the parts of a file are called: (one of its objects, one of its tensors).
-PARTS = {"tfrecord": ("record", "feature"), "events": ("event", "tag")}
+# Records that are no format of their own.
+_LABELS = {EVENTS: "TensorBoard events", OTHERS: OTHERS}
 
 
 def format_text(name: str) -> str:
-    return FORMATS.get(name, name)
+    """What a format is called in sentences."""
+    from tensorbytes import formats
+
+    return _LABELS.get(name) or formats.get(name).label
 
 
 def many(number: int, noun: str) -> str:

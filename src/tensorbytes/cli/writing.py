@@ -14,6 +14,7 @@ from tensorbytes.cli.output import Output
 from tensorbytes.errors import UsageError
 
 STDOUT = "-"
+_CONSTANTS = {"True": True, "False": False, "None": None, "none": None}
 
 
 def force_argument(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +29,10 @@ def check_free(paths: Iterable[str], force: bool) -> None:
 
 
 def replaced(target: str) -> list[str]:
-    """What is replaced or removed when a file of this name is written, whatever its format: checkpoints are several."""
-    prefix = target.removesuffix(".index")
-    beside = [f"{target}.index.json"] if target.endswith(".safetensors") else []
-    return [target, *beside, f"{prefix}.index", f"{prefix}.data-00000-of-00001"]
+    """What is replaced or removed when a file of this name is written, whatever its format."""
+    from tensorbytes import formats
+
+    return [target, *(path for name in formats.writable() for path in formats.get(name).replaces(target, {}))]
 
 
 def parts_of(target: str) -> list[str]:
@@ -60,14 +61,13 @@ def format_name(text: str | None) -> str | None:
         return None
     from tensorbytes import formats
     from tensorbytes.errors import unknown
-    from tensorbytes.tools.sources import TFRECORD, named_records
 
-    if text in formats.BUILTIN or text == TFRECORD:
+    if text in formats.BUILTIN:
         return text
     as_file = f"x.{text.lstrip('.')}"
-    found = TFRECORD if named_records(as_file) else formats.by_suffix(as_file)
+    found = formats.by_suffix(as_file)
     if found is None:
-        raise unknown("format", text, (*formats.BUILTIN, TFRECORD))
+        raise unknown("format", text, formats.BUILTIN)
     return found
 
 
@@ -91,11 +91,13 @@ def format_options(pairs: Iterable[tuple[str, Any]], command: Callable[..., Any]
 
 
 def typed(text: str) -> Any:
-    """A value as it was meant: numbers, true, false, null and JSON; the rest is text."""
+    """A value as it was meant: numbers, true, false, null (also in Python's words) and JSON; the rest is text."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     try:
         return json.loads(text, parse_constant=lambda word: word)
     except ValueError:
-        return None if text == "none" else text
+        return text
 
 
 def quantizing(specs: list[str]) -> Any:

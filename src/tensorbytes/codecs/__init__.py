@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
+from tensorbytes import plugins
 from tensorbytes.errors import UsageError, unknown
 from tensorbytes.typing import Buffer
 
+ENTRY_POINTS = "tensorbytes.codecs"
 # name -> module
 BUILTIN: dict[str, str] = {
     "zstd": "tensorbytes.codecs.libraries",
@@ -43,10 +45,27 @@ class Codec:
 @cache
 def get(name: str) -> Codec:
     """The codec of this name."""
-    if name not in BUILTIN:
+    if name not in BUILTIN and name not in find_plugins():
         raise unknown("codec", name, BUILTIN)
     found: Codec = importlib.import_module(BUILTIN[name]).CODECS[name]
     return found
+
+
+def register(name: str, module: str) -> None:
+    """Add a codec to the table: CODECS[name] of `module` fills in the class Codec.
+
+    Packages that are installed need no call: an entry point of the group "tensorbytes.codecs" has the codec's name and
+    its module. Whoever reads what it compressed needs the same package.
+    """
+    if name in BUILTIN:
+        raise UsageError(f"there is a codec {name!r} already, in {BUILTIN[name]}")
+    BUILTIN[name] = module
+
+
+@cache
+def find_plugins() -> list[str]:
+    """The codecs of other packages that are installed; from now on they are in the table."""
+    return plugins.take_in(ENTRY_POINTS, BUILTIN, lambda name, module: register(name, module.__name__))
 
 
 def check_level(codec: Codec, level: int | None) -> None:

@@ -11,10 +11,10 @@ from itertools import chain
 
 import numpy as np
 
-from tensorbytes import storage
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.codecs.pipelines import Elements, Pipeline
 from tensorbytes.errors import CorruptError
+from tensorbytes.io import storage
 from tensorbytes.io.streams.engines import DamagedError
 from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.tensor import Array, InvalidValueError

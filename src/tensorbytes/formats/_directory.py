@@ -32,8 +32,8 @@ from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, MORE_TENSORS, CorruptError, LimitError
 from tensorbytes.formats._extension import utf8
-from tensorbytes.tensor import Tensor, Value
-from tensorbytes.tree import NO_META, Header, Leaf, Path, Stored
+from tensorbytes.tensor import Header, Tensor, Value
+from tensorbytes.tree import NO_META, Leaf, Path, Stored
 
 # What a record holds, and bits about it.
 _KINDS = ("tensor", "strings", "ragged", "sparse")
@@ -141,7 +141,7 @@ def _grown(leaf: Leaf) -> int:
 # ---- reading ----------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class UnreadDirectory(NamedTuple):
     """A directory in the bytes of a record, not read yet."""
 
     data: memoryview
@@ -265,7 +265,7 @@ def _dense_bytes(shape: tuple[int | None, ...], itemsize: int, field: proto.Fiel
     return math.prod(size for size in shape if size is not None) * itemsize
 
 
-def compare(found: Found, leaves: Sequence[Leaf], sizes: Sequence[int], aliases: Collection[int]) -> None:
+def compare(found: UnreadDirectory, leaves: Sequence[Leaf], sizes: Sequence[int], aliases: Collection[int]) -> None:
     """Refuse a directory that is not that of these records."""
     data, field = found
     raw = data[field.start : field.end]

@@ -64,6 +64,10 @@ def item_field(item: int) -> bytes:
     return proto.put_number(ITEM, item)
 
 
+def name_field(name: str) -> bytes:
+    return proto.put_bytes(NAME, utf8(name))
+
+
 def place_fields(place: Place) -> bytes:
     """Which part of which item a record is; nothing for an object of one tensor outside streams."""
     part = proto.put_number(PART, place.part) + proto.put_number(PARTS, place.parts) if place.parts != 1 else b""
@@ -107,7 +111,7 @@ def encode_alias(leaf: Leaf, place: Place, part: int) -> bytes:
 
 def _named(leaf: Leaf, meta: Mapping[str, str]) -> list[bytes]:
     steps, name = leaf.path, leaf.name
-    out = [] if name is None else [proto.put_bytes(NAME, utf8(name))]
+    out = [] if name is None else [name_field(name)]
     if meta:
         out += _map(META, meta)
     if len(steps) == 1 and steps[0][0] == "key":
@@ -138,7 +142,7 @@ def _map(number: int, entries: Mapping[str, str]) -> list[bytes]:
 
 def named(name: str, stored: bool) -> bytes:
     """The fields of a tensor that stands under its name alone, which is `stored` already or not."""
-    field = b"" if stored else proto.put_bytes(NAME, utf8(name))
+    field = b"" if stored else name_field(name)
     return field + proto.put_bytes(STEP, _step(("key", name), name))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tensorbytes.budget import Budget
-from tensorbytes.deferred import Deferred, whole
+from tensorbytes.deferred import Deferred
 from tensorbytes.tensor import LAYOUTS, Array, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 
@@ -57,16 +57,12 @@ def postpone(
         if hidden > budget.max_rank:
             raise InvalidValueError(f"rows of rank {hidden}, over the limit of {budget.max_rank}")
         shape = (splits[0].shape[0] - 1, *[None] * hidden, *values.shape[1:])
-        return Deferred("ragged", _dtype(values), shape, fetch, size)
-    dense = _integers(whole(parts[-1]))
+        return Deferred("ragged", values.header.dtype, shape, fetch, size)
+    dense = _integers(parts[-1].load())
     _check_rank(dense.shape, budget)
     if layout not in LAYOUTS or (dense < 0).any():
         raise InvalidValueError(f"layout {layout!r} with a shape of {dense.tolist()}")
-    return Deferred("sparse", _dtype(parts[-2]), tuple(dense.tolist()), fetch, size)
-
-
-def _dtype(values: Tensor | Strings | Deferred) -> str:
-    return "string" if isinstance(values, Strings) else values.dtype
+    return Deferred("sparse", parts[-2].header.dtype, tuple(dense.tolist()), fetch, size)
 
 
 def _check_count(layout: str, parts: Sequence[object]) -> None:

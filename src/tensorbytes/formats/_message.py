@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tensorbytes import dtypes
@@ -14,7 +14,7 @@ from tensorbytes.formats._extension import Place
 from tensorbytes.formats._record import Record
 from tensorbytes.formats._storing import Storing
 from tensorbytes.tensor import Tensor
-from tensorbytes.tree import Document
+from tensorbytes.tree import Document, Leaf
 
 # No protobuf runtime reads a message of 2 GiB or more.
 MAX_BYTES = (1 << 31) - 1
@@ -32,6 +32,22 @@ def encode(chosen: Format, document: Document, part: int, alias: int | None, sto
     else:
         pieces = _record.encode(leaf, place, None, storing)
     size = _record.size_of(pieces)
+    _check_size(chosen, leaf, size)
+    return size, pieces
+
+
+def check(chosen: Format, document: Document, aliases: Mapping[int, int], storing: Storing) -> None:
+    """Raise what `encode` raises of all leaves, unless it shows when they are compressed how large they are."""
+    for part, leaf in enumerate(document.leaves):
+        if part in aliases:
+            _record.encode_alias(leaf, Place.of(document, part), aliases[part], document.leaves[aliases[part]].name)
+        else:
+            size = _record.bare_size(leaf, Place.of(document, part))
+            if not storing.changes:
+                _check_size(chosen, leaf, size)
+
+
+def _check_size(chosen: Format, leaf: Leaf, size: int) -> None:
     if size > MAX_BYTES:
         what = "a tensor" if leaf.name is None else f"the tensor {leaf.name!r}"
         raise LossError(
@@ -39,7 +55,6 @@ def encode(chosen: Format, document: Document, part: int, alias: int | None, sto
             feature="size",
             hints=[USE_TB],
         )
-    return size, pieces
 
 
 def decode(data: memoryview, start: int, end: int, budget: Budget, lazy: bool, dequantize: bool = True) -> Record:

@@ -37,7 +37,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.deferred import Deferred, whole
+from tensorbytes.deferred import Deferred, Dense
 from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError
 from tensorbytes.formats import ADVISORY, _layout, check_plain
 from tensorbytes.formats._extension import utf8
@@ -65,9 +65,16 @@ class Part(NamedTuple):
     """One dense array as another program sees it, and what only we read. `at`: where its errors point."""
 
     name: str
-    value: Tensor | Strings | Deferred
+    value: Dense
     note: Mapping[str, Any] = {}
     at: int = 0
+
+
+def known_shape(value: Dense) -> tuple[int, ...]:
+    """The shape of a dense value, all of which its header tells."""
+    if not isinstance(value, Deferred):
+        return value.shape
+    return tuple(size or 0 for size in value.shape)
 
 
 # ---- writing ----------------------------------------------------------------
@@ -75,7 +82,7 @@ class Part(NamedTuple):
 
 def pack(
     document: Document,
-    holds: Callable[[Tensor | Strings], bool],
+    holds: Callable[[Dense], bool],
     *,
     ordered: bool = True,
     advisory: bool = True,
@@ -85,8 +92,8 @@ def pack(
 
     `holds` tells whether the format stores a dtype, or strings, by itself; other dtypes get
     a note (the caller stores them as integers of the same width), strings become bytes and
-    offsets. `ordered=False` is for formats that sort. `advisory=False` leaves out what
-    only says how a value was held.
+    offsets. Tensors are not read here: that is left to whoever writes them. `ordered=False` is
+    for formats that sort. `advisory=False` leaves out what only says how a value was held.
     """
     check_plain(document)
     plain = all(len(leaf.path) == 1 and leaf.path[0][0] == "key" for leaf in document.leaves)
@@ -102,16 +109,17 @@ def pack(
             note["document_origin"] = _texts(document.origin)
         base = leaf.name if leaf.name is not None else unnamed
         utf8(base)
-        layout, values = _dense(leaf.whole, holds, note)
+        value = leaf.value if leaf.header.kind == "tensor" else leaf.read()
+        layout, values = _dense_parts(value, holds, note)
         labels = ("",) if layout is None else _labels(layout, len(values), "shape" in note)
-        names = _unique(base, labels, taken)
+        names = _unique_names(base, labels, taken)
         if leaf.path != (("key", names[0]),):
             note = {"path": [list(step) for step in leaf.path], **note}
         if layout is not None:
             note |= {"layout": layout, "parts": names[1:]}
         for number, (name, value) in enumerate(zip(names, values, strict=True)):
             own = note if number == 0 else {"of": names[0]}
-            if isinstance(value, Tensor) and not holds(value):
+            if not isinstance(value, Strings) and not holds(value):
                 own["dtype"] = value.dtype
             parts.append(Part(name, value, own))
     return parts
@@ -139,17 +147,17 @@ def _texts(meta: Mapping[str, str]) -> dict[str, str]:
     return {key: meta[key] for key in sorted(meta)}
 
 
-def _dense(
-    value: Value, holds: Callable[[Tensor | Strings], bool], note: dict[str, Any]
-) -> tuple[str | None, list[Tensor | Strings]]:
+def _dense_parts(
+    value: Value | Deferred, holds: Callable[[Dense], bool], note: dict[str, Any]
+) -> tuple[str | None, list[Dense]]:
     """(layout, dense parts, the first of which is the values); no layout for what is dense itself."""
     layout: str | None = None
-    values: Value = value
+    values = value
     index: list[Tensor | Strings] = []
     if isinstance(value, Ragged | Sparse):
         layout, index = _layout.parts_of(value)
         values = index.pop(_values_at(layout, len(index)))
-    assert isinstance(values, Tensor | Strings)
+    assert not isinstance(values, Ragged | Sparse)
     if isinstance(values, Strings):
         if values.encoding != "bytes":
             note["encoding"] = values.encoding
@@ -176,7 +184,7 @@ def _labels(layout: str, count: int, strings: bool) -> tuple[str, ...]:
     return ("", *index, *(("offsets",) if strings else ()))
 
 
-def _unique(base: str, labels: tuple[str, ...], taken: set[str]) -> list[str]:
+def _unique_names(base: str, labels: tuple[str, ...], taken: set[str]) -> list[str]:
     """Names for the parts of one leaf; another leaf's are never used again."""
     stem, number = base, 1
     while True:
@@ -220,7 +228,7 @@ def unpack(parts: Iterable[Part], budget: Budget, lazy: bool) -> Document:
     return Document([leaf for _, leaf in leaves], meta, origin=origin)
 
 
-def complete(parts: Iterable[Part]) -> list[Part]:
+def complete_parts(parts: Iterable[Part]) -> list[Part]:
     """Those parts of a file that was cut off which still make values."""
     by_name = {part.name: part for part in parts}
     for part in by_name.values():
@@ -237,7 +245,7 @@ def check_note(part: Part) -> None:
         return CorruptError(f"the note of {part.name!r}: {what}", at=part.at)
 
     if not isinstance(part.note, Mapping):
-        raise wrong("is no JSON object")
+        raise wrong("is not a JSON object")
     for key, value in part.note.items():
         if key not in _KEYS:
             raise wrong(f"{key!r} is unknown to this version")
@@ -262,25 +270,17 @@ def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budge
         if "layout" in note:
             value: Value | Deferred = _assemble(part, by_name, used, budget)
         else:
-            value = _retyped(part)
+            value = _retype(part)
     except InvalidValueError as error:
         raise CorruptError(f"{part.name!r}: {error.fault}", at=part.at) from None
     # A file that no writer of ours has touched names its tensors by the parts alone.
     meta, origin = {**value.meta, **note.get("meta", {})}, {**value.origin, **note.get("origin", {})}
-    named = _amended(value, note.get("name") if not path else None, meta, origin)
-    check = _checks(named, part.at, lazy)
+    named = amended(value, note.get("name") if not path else None, meta, origin)
+    check = _bit_check(named, part.at, lazy)
     return Leaf(named, path, note.get("kind", ""), check, part.at)
 
 
-def _amended(
-    value: Value | Deferred, name: str | None, meta: Mapping[str, str], origin: Mapping[str, str]
-) -> Value | Deferred:
-    if isinstance(value, Deferred):
-        return replace(value, name=name, meta=meta, origin=origin)
-    return amended(value, name, meta, origin)
-
-
-def _checks(value: Value | Deferred, at: int, lazy: bool) -> Callable[[], None] | None:
+def _bit_check(value: Value | Deferred, at: int, lazy: bool) -> Callable[[], None] | None:
     """Look at the bits of what must not hold every bit pattern: now, or when it is loaded."""
     dense = value.values if isinstance(value, Ragged | Sparse) else value
     if not isinstance(dense, Tensor) or (dense.dtype != "bool" and dtypes.get(dense.dtype).bits >= 8):
@@ -299,56 +299,37 @@ def _path(part: Part, budget: Budget) -> Path:
         raise LimitError(f"a path of {len(steps)} steps, over the limit of {budget.max_depth}")
     for step in steps:
         if not isinstance(step, list) or len(step) != 2 or type(step[1]) is not _STEPS.get(str(step[0])):
-            raise CorruptError(f"the note of {part.name!r}: {step!r} is no step of a path", at=part.at)
+            raise CorruptError(f"the note of {part.name!r}: {step!r} is not a step of a path", at=part.at)
     return tuple((kind, key) for kind, key in steps)
 
 
-def _retyped(part: Part) -> Tensor | Strings | Deferred:
+def _retype(part: Part) -> Tensor | Strings | Deferred:
     """The part's value with its true dtype, or its true encoding."""
     value, note = part.value, part.note
+    kind, held, _, _ = value.header
     if "encoding" in note:
-        if isinstance(value, Strings):
-            return replace(value, encoding=note["encoding"])
-        if isinstance(value, Deferred) and value.kind == "strings":
-            encoding = note["encoding"]
-            return Deferred(
-                "strings",
-                "string",
-                value.shape,
-                lambda: _encoded(value, encoding),
-                meta=value.meta,
-                origin=value.origin,
-            )
-        raise InvalidValueError("an encoding on something that is no strings")
+        if kind != "strings":
+            raise InvalidValueError("an encoding on something that is not strings")
+        return _change(value, "string", lambda got: replace(got, encoding=note["encoding"]))
     dtype = note.get("dtype")
     if dtype is None:
         return value
-    if isinstance(value, Strings) or value.dtype not in dtypes.DTYPES:
-        raise InvalidValueError(f"the dtype {dtype} on something that is no tensor")
-    if dtypes.get(dtype).itemsize != dtypes.get(value.dtype).itemsize:
-        raise InvalidValueError(f"the dtype {dtype} over elements of {value.dtype}")
-    if isinstance(value, Tensor):
-        return Tensor(dtype, value.shape, value.data, value.name, value.meta, value.origin)
-    return _retyped_later(value, dtype)
+    if kind != "tensor" or held not in dtypes.DTYPES:
+        raise InvalidValueError(f"the dtype {dtype} on something that is not a tensor")
+    if dtypes.get(dtype).itemsize != dtypes.get(held).itemsize:
+        raise InvalidValueError(f"the dtype {dtype} over elements of {held}")
+    return _change(value, dtype, lambda got: replace(got, dtype=dtype))
 
 
-def _retyped_later(value: Deferred, dtype: str) -> Deferred:
-    def retype(got: Value) -> Tensor:
-        assert isinstance(got, Tensor)
-        return Tensor(dtype, got.shape, got.data)
-
-    def cut(index: Any) -> Tensor:
-        assert value.part is not None
-        return retype(value.part(index))
-
-    fetch, part = value.fetch, cut if value.part else None
-    return replace(value, kind="tensor", dtype=dtype, fetch=lambda: retype(fetch()), part=part)
-
-
-def _encoded(value: Deferred, encoding: str) -> Strings:
-    got = value.fetch()
-    assert isinstance(got, Strings)
-    return Strings(got.shape, got.offsets, got.data, encoding)
+def _change(
+    value: Tensor | Strings | Deferred, dtype: str, change: Callable[[Any], Tensor | Strings]
+) -> Tensor | Strings | Deferred:
+    """The value after a change that touches no bytes: now, or when it is read."""
+    if value.at_hand:
+        return change(value)
+    kind, _, shape, size = value.header
+    cut = (lambda index: change(value.part(index))) if value.in_parts else None
+    return Deferred(kind, dtype, shape, lambda: change(value.load()), size or 0, cut, None, value.meta, value.origin)
 
 
 def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budget) -> Value:
@@ -356,13 +337,13 @@ def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], budget: B
     note, layout = part.note, part.note["layout"]
     as_bytes = "shape" in note or layout == "strings"
     kept = ("dtype",) if as_bytes else ("dtype", "encoding")
-    values = [_plain(Part(part.name, part.value, {key: note[key] for key in kept if key in note}, part.at))]
+    values = [_load_plain(Part(part.name, part.value, {key: note[key] for key in kept if key in note}, part.at))]
     for name in note.get("parts", ()):
         other = by_name.get(name)
         if other is None or other.note.get("of") != part.name or name in used:
             raise CorruptError(f"{part.name!r} wants a part {name!r} that is not there or not its own", at=part.at)
         used.add(name)
-        values.append(_plain(other))
+        values.append(_load_plain(other))
     if as_bytes:
         values = [_strings(values[0], values.pop(), note, budget), *values[1:]]
         if layout == "strings" and len(values) == 1:
@@ -374,8 +355,8 @@ def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], budget: B
     return _layout.build(layout, [*rest[:position], values[0], *rest[position:]], budget)
 
 
-def _plain(part: Part) -> Tensor | Strings:
-    value = whole(_retyped(part))
+def _load_plain(part: Part) -> Tensor | Strings:
+    value = _retype(part).load()
     assert isinstance(value, Tensor | Strings)
     return value
 

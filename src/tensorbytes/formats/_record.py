@@ -26,7 +26,7 @@ from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats import _extension, _layout
 from tensorbytes.formats import _tensorproto as tensorproto
-from tensorbytes.formats._directory import Found
+from tensorbytes.formats._directory import UnreadDirectory
 from tensorbytes.formats._extension import (
     ALIAS,
     ALIAS_LAYOUT,
@@ -45,7 +45,7 @@ from tensorbytes.formats._extension import (
 )
 from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.formats._tensorproto import LAYOUT
-from tensorbytes.tensor import InvalidValueError, Strings, Tensor, Value, amended, with_meta
+from tensorbytes.tensor import InvalidValueError, Strings, Tensor, Value, amended
 from tensorbytes.tree import Leaf, Stored, path_name
 from tensorbytes.typing import bytes_view
 
@@ -71,7 +71,7 @@ def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS, d
     None stands for a message without a frame, which has neither padding nor checksum.
     `storing` compresses and quantizes. `directory` is that of the object, on its first record.
     """
-    value = leaf.whole
+    value = leaf.read()
     if value is not leaf.value:  # read just now: once is enough
         leaf = leaf._replace(value=value)
     if isinstance(value, Tensor | Strings):
@@ -113,6 +113,23 @@ def encode(leaf: Leaf, place: Place, at: int | None, storing: Storing = AS_IS, d
     return out
 
 
+def bare_size(leaf: Leaf, place: Place) -> int:
+    """The bytes of a record without a frame, stored as it is: found without making it."""
+    value = leaf.read()
+    if value is not leaf.value:
+        leaf = leaf._replace(value=value)
+    if isinstance(value, Tensor | Strings):
+        head = tensorproto.head(tensorproto.code_of(value), value.shape)
+        return len(head) + len(_extension.encode(leaf, place)) + tensorproto.body_size(value)
+    layout, parts = _layout.parts_of(value)
+    size = len(tensorproto.head(dtypes.STRING_CODE, (len(parts),))) + len(_extension.encode(leaf, place, layout))
+    for part in parts:
+        inner = len(tensorproto.head(tensorproto.code_of(part), part.shape)) + tensorproto.body_size(part)
+        inner += len(_extension.encoding(part)) if isinstance(part, Strings) else 0
+        size += 1 + len(varint(inner)) + inner
+    return size
+
+
 def encode_alias(leaf: Leaf, place: Place, part: int, name: str | None) -> list[Any]:
     """The payload of a record that says: the same as leaf number `part` of the object, which has this name.
 
@@ -135,7 +152,7 @@ def dense_header(code: int, shape: tuple[int, ...], nbytes: int, extension: byte
 
 
 def vouched(header: bytes, tag: bytes, at: int) -> bytes:
-    """A header with its padding and its checksum, and the content's tag behind it."""
+    """A header with its padding and its checksum, and the content's tag after it."""
     header += _padding(at + len(header) + len(_CRC_TAG) + 4 + len(tag))
     return header + _CRC_TAG + struct.pack("<I", mask(crc32c(header))) + tag
 
@@ -185,7 +202,7 @@ class Record(NamedTuple):
     place: Place
     header_checked: bool = False
     alias: Alias | None = None
-    directory: Found | None = None
+    directory: UnreadDirectory | None = None
 
 
 def decode(
@@ -283,14 +300,10 @@ def _decode_value(
     if path and ext.name not in (None, path_name(path)):
         raise CorruptError(f"the name {ext.name!r} on a value whose path is {path_name(path)!r}", at=start)
     name = None if path else ext.name
-    if isinstance(value, Deferred):
-        value = replace(value, name=name, meta=ext.meta, origin=ext.origin)
-    elif ext.origin:
+    if name is not None or ext.meta or ext.origin:
         value = amended(value, name, ext.meta, ext.origin)
-    else:
-        value = with_meta(value, name, ext.meta)
     leaf = Leaf(value, path, ext.kind, at=start, stored=stored)
-    directory = None if ext.directory is None else Found(data, ext.directory)
+    directory = None if ext.directory is None else UnreadDirectory(data, ext.directory)
     return Record(leaf, ext.place, ext.header_checked, alias, directory)
 
 
@@ -331,7 +344,7 @@ def _assemble(data: memoryview, message: tensorproto.Message, layout: str, budge
     """A ragged or sparse value from its nested TensorProtos."""
     parts = _parts(data, message, layout, budget, at, check_values=True)
     try:
-        return _layout.build(layout, [part for part in parts if not isinstance(part, Deferred)], budget)
+        return _layout.build(layout, [part for part in parts if isinstance(part, Tensor | Strings)], budget)
     except InvalidValueError as error:
         raise _misfit(layout, error, at) from None
 
@@ -359,7 +372,7 @@ def _parts(
 ) -> list[Tensor | Strings | Deferred]:
     items = tensorproto.nested(data, message, budget)
     if message.code != dtypes.STRING_CODE or message.shape != [len(items)] or message.has_content or message.typed:
-        raise CorruptError(f"layout {layout!r} on something that is no list of parts", at=at)
+        raise CorruptError(f"layout {layout!r} on something that is not a list of parts", at=at)
     parts: list[Tensor | Strings | Deferred] = []
     for item in items:
         part = decode(data, item.start, item.end, budget, nested=True, check_values=check_values)

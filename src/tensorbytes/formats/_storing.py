@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import UsageError
-from tensorbytes.formats import Options
+from tensorbytes.formats import Option, Options, known_options
 from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document
 
@@ -21,7 +21,36 @@ if TYPE_CHECKING:
     from tensorbytes.formats._forms import Form
     from tensorbytes.quantization import Quantize
 
-OPTIONS = frozenset({"compression", "quantize"})
+OPTIONS = known_options(
+    compression=Option(str | Mapping | None, "`auto`, a codec or a pipeline of them; a dict gives one by name"),
+    quantize=Option(object, "floats in fewer bits: a dtype, the largest error, a `Quantize`; a dict by name"),
+)
+READ_OPTIONS = known_options(
+    dequantize=Option(bool, "False gives quantized tensors as the integers that are stored", True)
+)
+# Pipelines that may be the best for some data; of those that come to the same for some dtype, the first is taken.
+# Levels other than the default are for those who ask for them.
+PIPELINES: tuple[str | None, ...] = (
+    None,
+    "auto",
+    "zstd",
+    "lz4",
+    "gzip",
+    "zlib",
+    "snappy",
+    "huffman",
+    "shuffle+zstd",
+    "shuffle+lz4",
+    "shuffle+huffman",
+    "split+zstd",
+    "split+huffman",
+    "delta+shuffle+zstd",
+    "delta+shuffle+huffman",
+    "pack",
+    "delta+pack",
+)
+# For formats that hold the same messages as the native one in another framing, these two tell enough.
+FEW_PIPELINES: tuple[str | None, ...] = (None, "auto")
 
 
 class Storing:
@@ -81,7 +110,8 @@ class Storing:
         if spec is None or (plain and applies(value, spec)):
             return spec if value.nbytes else None
         if pattern == name:
-            what = value.dtype if isinstance(value, Tensor) else f"a {type(value).__name__.lower()} value"
+            kind, dtype, _, _ = value.header
+            what = dtype if kind == "tensor" else f"a {kind} value"
             raise UsageError(f"quantize: {name!r} holds {what}, which {spec.dtype or 'a bound'} is not for")
         return None
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tensorbytes.deferred import Deferred
 from tensorbytes.tensor import InvalidValueError, Ragged, Value
-from tensorbytes.tree import Leaf, Path, header_of
+from tensorbytes.tree import Leaf, Path
 
 
 def is_mask(leaf: Leaf) -> bool:
@@ -74,7 +74,7 @@ def _below(columns: list[Leaf]) -> Callable[[Path], list[Leaf]]:
 def _elements(value: Value | Deferred, level: int | str) -> int | None:
     """How many elements a column has at a level; None if that is not known before it is read."""
     assert isinstance(level, int)
-    shape = header_of(value).shape
+    shape = value.header.shape
     if level >= len(shape):
         raise InvalidValueError(f"a mask of level {level} on a column of {len(shape)} dimensions")
     sizes = shape[: level + 1]

@@ -67,6 +67,15 @@ def body(value: Tensor | Strings) -> tuple[bytes, Any]:
     return CONTENT_TAG + varint(value.nbytes), value.data
 
 
+def body_size(value: Tensor | Strings) -> int:
+    """The bytes that `body` makes, in all."""
+    if isinstance(value, Tensor):
+        return len(CONTENT_TAG + varint(value.nbytes)) + value.nbytes if value.nbytes else 0
+    lengths = np.diff(value.offsets)
+    prefixes = sum(int((lengths >= 1 << 7 * more).sum()) for more in range(1, 10))  # of lengths over one byte
+    return 2 * len(lengths) + prefixes + len(value.data)
+
+
 # ---- reading ----------------------------------------------------------------
 
 

@@ -297,8 +297,9 @@ class Content(NamedTuple):
     """A member to be written: its pieces are given in order, without a join."""
 
     name: str
-    pieces: Sequence[Buffer]
+    pieces: Iterable[Buffer]  # of an iterator, none is made before it is written
     compress: int | None = None  # the level of deflate, or None to store
+    nbytes: int = 0  # about what the pieces take
 
 
 def archive(contents: Iterable[Content], alignment: int, padding: int) -> Iterator[Buffer]:
@@ -355,7 +356,7 @@ def _body(item: Content) -> _Body:
 
 def _bodies(items: Sequence[Content]) -> Generator[_Body, None, None]:
     """What to write for each member. Large archives are prepared a few members ahead, without the GIL."""
-    size = sum(bytes_view(piece).nbytes for item in items for piece in item.pieces)
+    size = sum(item.nbytes for item in items)
     return map_in_order(_body, items, 1 if size < _THREAD_BYTES else 2, ahead=_AHEAD)
 
 

@@ -22,15 +22,17 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tensorbytes import storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, CorruptError, Limits, UsageError
-from tensorbytes.formats import Format, Options
+from tensorbytes.formats import Format, Option, Options, known_options
 from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import table as arrow_table
+from tensorbytes.formats._arrow.batches import CreatedTable, OpenedTable
 from tensorbytes.formats._arrow.write import arrow
-from tensorbytes.storage import Target
+from tensorbytes.io import storage
+from tensorbytes.io.source import Source
+from tensorbytes.io.storage import Target
 from tensorbytes.tensor import Value
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
@@ -38,33 +40,56 @@ from tensorbytes.typing import Buffer
 
 class Arrow(Format):
     name = "arrow"
+    label = "Arrow"
     words = "Arrow IPC files and streams, with tensor columns"
     suffixes = (".arrow", ".feather", ".ipc", ".arrows")
-    complete = True
-    write_options = frozenset({"rows", "stream", "compression", "shapes"})
+    read_by = "Arrow"
+    holds = "everything"
+    complete = rows = True
+    write_options = known_options(
+        **arrow_table.OPTIONS,
+        stream=Option(bool, "True for an IPC stream, which `.arrows` files are anyway", False),
+        compression=Option(str | None, "of each column", choices=arrow_ipc.COMPRESSIONS),
+    )
+    not_of_rows = frozenset({"rows"})
+    compressions = arrow_ipc.COMPRESSIONS
+    unmistakable = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         return head.startswith(arrow_flat.MAGIC) or kind_of(head) == arrow_flat.SCHEMA
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
-        stream, compression = options.get("stream", False), options.get("compression")
-        if type(stream) is not bool:
-            raise UsageError(f"stream={stream!r}", expected="True or False")
+        table = self._table(document, options)
+        return list(arrow_ipc.encode(table, options.get("stream", False), options.get("compression")))
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
         arrow("format 'arrow'")
-        table = to_table(document, rows=options.get("rows", "auto"), shapes=options.get("shapes", False))
-        return list(arrow_ipc.encode(table, stream, compression))
+        arrow_table.check(document, options.get("rows", "auto"))
+
+    def _table(self, document: Document, options: Options) -> Any:
+        """A table that shares the memory of the document."""
+        arrow("format 'arrow'")
+        return to_table(document, rows=options.get("rows", "auto"), shapes=options.get("shapes", False))
+
+    def options_for(self, path: str, options: Options) -> Options:
+        return {"stream": True, **options} if path.lower().endswith(".arrows") else options
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
     ) -> None:
-        if storage.is_path(target) and str(target).lower().endswith(".arrows"):
-            options = {"stream": True, **options}
-        super().write(document, target, allow, options, sync)
+        given = self.options_for(str(target), options) if storage.is_path(target) else options
+        super().write(document, target, allow, given, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
         arrow("format 'arrow'")
         yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy), budget, lazy)
+
+    def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> OpenedTable:
+        return OpenedTable(self, source, limits, options)
+
+    def create(self, target: Target, options: Options, sync: bool = True, shards: int = 1) -> CreatedTable:
+        return CreatedTable(target, self.name, options, sync)
 
 
 def kind_of(head: bytes) -> int:

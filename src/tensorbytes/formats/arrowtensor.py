@@ -47,8 +47,14 @@ _V4, _V5 = 3, 4
 
 class ArrowTensor(Format):
     name = "arrowtensor"
+    label = "Arrow tensor"
     words = "Arrow's tensor message"
     suffixes = (".arrowtensor",)
+    read_by = "Arrow"
+    holds = "one dense tensor"
+    holds_one = True
+    nameless = True
+    unmistakable = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         return kind_of(head) == arrow_flat.TENSOR
@@ -176,12 +182,12 @@ def _tensor(header: Flat, body: memoryview, at: int, budget: Budget, lazy: bool)
     elements = np.ndarray(shape, f"V{width}", content, strides=strides)
     if size > len(content):  # a stride of 0 makes much out of little
         budget.charge(size, f"{dtype}{list(shape)}", at)
-    later = elsewhere(dtype, elements)
+    later = amended(elsewhere(dtype, elements), None, meta)
     if lazy:
-        return Deferred("tensor", dtype, shape, later.fetch, size, later.part, meta=meta)
-    made = later.fetch()
+        return later
+    made = later.load()
     assert isinstance(made, Tensor)
-    return amended(made, None, meta)
+    return made
 
 
 def _dtype(header: Flat) -> str:

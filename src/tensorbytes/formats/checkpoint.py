@@ -27,15 +27,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes
 from tensorbytes.budget import Budget
+from tensorbytes.deferred import Dense
 from tensorbytes.errors import CorruptError, Hint, Known, Limits, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options, _json
+from tensorbytes.formats import Format, Option, Options, _json, known_options
 from tensorbytes.formats._checkpoint import bundle_write, sstable
-from tensorbytes.formats._checkpoint.bundle_read import Bundle, Found
-from tensorbytes.formats._checkpoint.bundle_write import Stored
+from tensorbytes.formats._checkpoint.bundle_read import Bundle, BundleValue
+from tensorbytes.formats._checkpoint.bundle_write import BundleTensor
 from tensorbytes.formats._parts import Part, pack, unpack
-from tensorbytes.storage import Target
+from tensorbytes.io import storage
+from tensorbytes.io.storage import Target
 from tensorbytes.tensor import Strings, Tensor
 from tensorbytes.tree import Document, Leaf
 
@@ -45,6 +47,7 @@ _SAVED_MODEL = "saved_model.pb"
 _VARIABLES = os.path.join("variables", "variables")
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _BOOKKEEPING = ("_CHECKPOINTABLE_OBJECT_GRAPH", f"save_counter{_VALUE_SUFFIX}")
+_DATA = re.compile(r"(.*)[.]data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 _STATE_BYTES = 1 << 20
 _ATTEMPTS = 5
 _CARRIERS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
@@ -55,16 +58,20 @@ LOAD_PATH = Hint(operation="load", arguments=("path",), purpose="takes its prefi
 
 
 class Checkpoint(Format):
-    """Options: save(..., state=True) names it the latest of its folder; load(..., keys="clean") gives
-    the variables of an object-based checkpoint under their plain names, without bookkeeping."""
-
     name = "checkpoint"
+    label = "TensorFlow checkpoint"
     words = "TensorFlow checkpoints and SavedModel variables, without TensorFlow"
     suffixes = (".ckpt", ".index")
-    several_files = True
+    read_by = "TensorFlow"
+    holds = "everything"
     complete = True
-    write_options = frozenset({"state"})
-    read_options = frozenset({"keys"})
+    checksums = "CRC-32C of each tensor"
+    write_options = known_options(state=Option(bool, "True names it the latest checkpoint of its folder", False))
+    read_options = known_options(
+        keys=Option(str, "`clean` gives plain names, without bookkeeping", "raw", ("raw", "clean"))
+    )
+    several_files = True
+    whole_folders = True
 
     def claims(self, path: str) -> bool:
         if os.path.isfile(f"{path}.index"):
@@ -79,6 +86,26 @@ class Checkpoint(Format):
         if os.path.isfile(os.path.join(path, _SAVED_MODEL)):
             return True
         return _state_text(os.path.join(path, STATE)) is not None
+
+    def files(self, path: str) -> list[str]:
+        if os.path.isdir(path):
+            return [path]
+        prefix = find_prefix(path)
+        return [*_data_files(prefix), f"{prefix}.index"]
+
+    def part_of(self, path: str) -> tuple[str, list[Hint]]:
+        found = _DATA.fullmatch(os.path.basename(path))
+        if found is None:
+            return "", []
+        what = "the data of a TensorFlow checkpoint, without its names"
+        return what, [Hint(purpose=f"pass {found[1]} or {found[1]}.index")]
+
+    def replaces(self, path: str, options: Options) -> list[str]:
+        prefix = _written_prefix(path)
+        return [*_data_files(prefix), f"{prefix}.index"]
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        _prepared(document)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         if bytes(data[-8:]) == sstable.MAGIC:
@@ -99,27 +126,21 @@ class Checkpoint(Format):
         )
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        keys = options.get("keys", "raw")
-        if keys not in ("raw", "clean"):
-            raise UsageError(f"keys={keys!r}", expected="'raw' or 'clean'")
         prefix = find_prefix(path)
         try:
             document = _read_current(prefix, Budget(limits), lazy)
         except CorruptError as error:
             raise error.shifted(0, error.path or f"{prefix}.index") from None
-        if keys == "clean":
+        if options.get("keys") == "clean":
             document = document._replace(leaves=_cleaned(document.leaves))
         yield document if document.leaves else Document([Leaf(Tensor("bool", (0,), b""), kind="dict")])
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
     ) -> None:
-        state = options.get("state", False)
-        if type(state) is not bool:
-            raise UsageError(f"state={state!r}", expected="True or False")
         if not storage.is_local(target):
             raise UsageError(f"a checkpoint is several files: it needs a local path, not {storage.describe(target)}")
-        prefix = os.fspath(target).removesuffix(".index")  # type: ignore[arg-type]
+        prefix = _written_prefix(os.fspath(target))  # type: ignore[arg-type]
         if not os.path.basename(prefix):
             raise UsageError(
                 "it is a folder",
@@ -127,7 +148,7 @@ class Checkpoint(Format):
                 hints=[Hint(purpose="name the checkpoint too, such as 'model'")],
             )
         bundle_write.write(prefix, _prepared(document), sync)
-        if state:
+        if options.get("state", False):
             name = _escaped(os.path.basename(prefix))
             text = f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n'
             storage.write(os.path.join(os.path.dirname(prefix), STATE), [text.encode()], sync=sync)
@@ -150,6 +171,21 @@ def find_prefix(path: str) -> str:
             raise UsageError(f"{path} is a SavedModel without variables: there is no {_VARIABLES}.index in it")
         return prefix
     return _latest(path)
+
+
+def _written_prefix(path: str) -> str:
+    """The prefix of a checkpoint that is saved under a path."""
+    return path.removesuffix(".index")
+
+
+def _data_files(prefix: str) -> list[str]:
+    """The data that stands under a prefix, whatever its index says."""
+    folder, base = os.path.split(prefix)
+    try:
+        names = sorted(os.listdir(folder or "."))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names if (found := _DATA.fullmatch(name)) and found[1] == base]
 
 
 def _has_magic(path: str) -> bool:
@@ -179,7 +215,7 @@ def _latest(folder: str) -> str:
         raise FileNotFoundError(f"{folder}: no checkpoint here: no .index, no {_SAVED_MODEL}, no file {STATE!r}")
     name = _latest_name(text)
     if not name or "\0" in name:
-        raise CorruptError("model_checkpoint_path is no name", at=0, path=path)
+        raise CorruptError("model_checkpoint_path is not a name", at=0, path=path)
     prefix = os.path.join(folder, name)
     home = os.path.realpath(folder)
     if os.path.commonpath([home, os.path.realpath(prefix)]) != home:
@@ -281,11 +317,11 @@ def _checked(leaf: Leaf, checks: Mapping[Any, Any]) -> Leaf:
     return leaf._replace(check=check)
 
 
-def _notes(bundle: Bundle, value: Found | None) -> dict[str, Any]:
+def _notes(bundle: Bundle, value: BundleValue | None) -> dict[str, Any]:
     if value is None:
         return {}
     entry = bundle.entries[NOTES]
-    text = value if isinstance(value, Strings) else value.load() if entry.is_strings else None  # type: ignore[union-attr]
+    text = value.load() if entry.is_strings else None
     if not isinstance(text, Strings) or text.shape:
         raise CorruptError(f"{NOTES} must be one string", at=entry.at)
     notes = _json.parse(text.data, entry.offset, NOTES)
@@ -318,12 +354,12 @@ def _cleaned(leaves: list[Leaf]) -> list[Leaf]:
 # ---- writing ----------------------------------------------------------------
 
 
-def _prepared(document: Document) -> list[Stored]:
-    """Everything that is to be stored, names all different."""
+def _prepared(document: Document) -> list[BundleTensor]:
+    """Everything to store, names all different."""
     parts = pack(document, _holds, ordered=False)
     names = {part.name for part in parts}
     notes: dict[str, Any] = {}
-    made: list[Stored] = []
+    made: list[BundleTensor] = []
     moved = {name: _free(name, names) for name in ("", NOTES) if name in names}
     for part in parts:
         name, note = moved.get(part.name, part.name), dict(part.note)
@@ -335,11 +371,10 @@ def _prepared(document: Document) -> list[Stored]:
             note["parts"] = [moved.get(other, other) for other in note["parts"]]
         if note:
             notes[name] = note
-        assert isinstance(part.value, Tensor | Strings)
-        made.append(Stored(name.encode(), _code(part.value), part.value))
+        made.append(BundleTensor(name.encode(), _code(part.value), part.value))
     if notes:
         text = Strings.from_items([_json.dump(notes).encode()], (), "bytes")
-        made.append(Stored(NOTES.encode(), dtypes.STRING_CODE, text))
+        made.append(BundleTensor(NOTES.encode(), dtypes.STRING_CODE, text))
     return made
 
 
@@ -352,11 +387,11 @@ def _free(name: str, taken: set[str]) -> str:
     return f"{name}~{number}"
 
 
-def _holds(value: Tensor | Strings) -> bool:
+def _holds(value: Dense) -> bool:
     return isinstance(value, Strings) or dtypes.get(value.dtype).in_tensorflow
 
 
-def _code(value: Tensor | Strings) -> int:
+def _code(value: Dense) -> int:
     if isinstance(value, Strings):
         return dtypes.STRING_CODE
     row = dtypes.get(value.dtype)

@@ -34,12 +34,17 @@ _SECOND = {0, *range(3, 19), *range(1000, 1018)}
 
 class Delimited(Format):
     name = "delimited"
+    label = "protobuf messages"
     words = "protobuf messages, each after its length"
     suffixes = (".pbs",)
+    read_by = "protobuf"
+    holds = "everything"
     streams = True
     complete = True
     write_options = _storing.OPTIONS
-    read_options = frozenset({"dequantize"})
+    compressions = _storing.FEW_PIPELINES
+    pipelines = True
+    read_options = _storing.READ_OPTIONS
 
     def sniff(self, head: bytes, size: int) -> bool:
         # There is no magic: a length that fits, and a message that starts as every writer's does.
@@ -51,14 +56,22 @@ class Delimited(Format):
         return found is not None and found.number in _SECOND
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
-        storing = Storing.of(options)
-        storing.check_names(document)
-        frame.check_rows(document)
-        aliases = frame.aliases_of(document.leaves, storing)
+        storing, aliases = self._prepared(document, options)
         found = [
             _message.encode(self, document, part, aliases.get(part), storing) for part in range(len(document.leaves))
         ]
         return (piece for size, pieces in found for piece in (varint(size), *pieces))
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        storing, aliases = self._prepared(document, options)
+        _message.check(self, document, aliases, storing)
+
+    def _prepared(self, document: Document, options: Options) -> tuple[Storing, dict[int, int]]:
+        """How the tensors of a document are to be stored, and which of them are the same as an earlier one."""
+        storing = Storing.of(options)
+        storing.check_names(document)
+        frame.check_rows(document)
+        return storing, frame.aliases_of(document.leaves, storing)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         found = _records(data, Budget(limits, len(data)), lazy, options.get("dequantize", True))

@@ -7,14 +7,17 @@ A document of n tensors is n records; a stream is any number of documents, numbe
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
-from tensorbytes import storage
+import numpy as np
+
 from tensorbytes._wire import (
     BAD_DATA,
     BAD_LENGTH,
@@ -28,24 +31,42 @@ from tensorbytes._wire import (
     frames,
     mask,
 )
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
-from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError, Limits, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options, _directory, _record, _storing, _table
-from tensorbytes.formats._directory import Found, Listed
+from tensorbytes.deferred import Deferred
+from tensorbytes.errors import (
+    MORE_TENSORS,
+    CorruptError,
+    LimitError,
+    Limits,
+    TensorbytesError,
+    UnsupportedError,
+    UsageError,
+)
+from tensorbytes.formats import HARDLY, NATIVE, SURE, Format, Options, _directory, _extension, _record, _storing, _table
+from tensorbytes.formats._directory import Listed, UnreadDirectory
 from tensorbytes.formats._extension import ALONE, Place
+from tensorbytes.formats._opened import Created, Opened
 from tensorbytes.formats._record import Alias, Record, size_of
 from tensorbytes.formats._storing import AS_IS, Storing
-from tensorbytes.io import checksums
-from tensorbytes.io.workers import Crew
-from tensorbytes.storage import Target
-from tensorbytes.tensor import InvalidValueError
-from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
+from tensorbytes.io import checksums, storage
+from tensorbytes.io.source import Source
+from tensorbytes.io.storage import Target, naming
+from tensorbytes.io.workers import MANY, Crew, map_in_order
+from tensorbytes.lazy import made_once
+from tensorbytes.rows import Table, concatenate, rebatch, table_of
+from tensorbytes.tensor import InvalidValueError, Tensor, Value
+from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, is_record_header
 from tensorbytes.tfrecord.walk import Walk
-from tensorbytes.tree import NO_META, Document, Leaf, read_all
+from tensorbytes.tree import NO_META, Document, Leaf, path_name, read_all
 from tensorbytes.typing import Buffer
 
 # Documents from this size on are checksummed in a second thread while they are written.
 _THREAD_BYTES = 1 << 23
+# Of a large file, smaller records than this share memory with their neighbours, up to this much.
+_LARGE_RECORD = 1 << 18
+_RUN_BYTES = 1 << 20
+_WINDOW = 1 << 16
 _WORDS = {
     CUT_HEADER: "the file ends inside a record's header",
     CUT_PAYLOAD: "a record runs past the end of the file",
@@ -55,19 +76,26 @@ _WORDS = {
 
 
 class Frame(Format):
-    name = "tb"
+    name = NATIVE
+    label = "tensorbytes"
     words = "our own: a checksummed TFRecord of TensorProtos"
     suffixes = (".tb",)
-    complete = streams = True
+    read_by = "TensorFlow"
+    holds = "everything"
+    complete = streams = rows = masks = framed = empty = True
+    checksums = "CRC-32C of each tensor"
     write_options = _storing.OPTIONS
-    read_options = frozenset({"dequantize"})
+    compressions = _storing.PIPELINES
+    pipelines = True
+    read_options = _storing.READ_OPTIONS
+    lists_quickly = True
 
-    def sniff(self, head: bytes, size: int) -> bool:
-        # The length's checksum decides; a file that was cut short is still one of ours.
-        if len(head) < HEADER_BYTES:
-            return False
-        (stored,) = struct.unpack_from("<I", head, 8)
-        return bool(stored == mask(crc32c(head[:8])))
+    def sniff(self, head: bytes, size: int) -> float:
+        # The length's checksum decides, and the tag of a TensorProto's dtype; a file that was cut short is still one.
+        if not is_record_header(head) or not any(head[:8]):  # no tensor is a record of no bytes
+            return 0
+        start = head[HEADER_BYTES : HEADER_BYTES + 1]
+        return SURE if start in (b"", b"\x08") else 0 if start in (b"\x09", b"\x0a", b"\x12") else HARDLY
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         """Header, tensor memory and checksum of each record; the memory is not copied."""
@@ -85,8 +113,11 @@ class Frame(Format):
         return list(_framed(whole(document, storing)))
 
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
-        """There is nothing that can't be held; options are checked."""
+        """There is no loss; names and metadata must be text with a UTF-8 form, and tables be tables."""
         Storing.of(options).check_names(document)
+        check_rows(document)
+        for part, leaf in enumerate(document.leaves):
+            _extension.encode(leaf, Place.of(document, part))
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         storing = Storing.of(options)
@@ -115,6 +146,106 @@ class Frame(Format):
         # A directory tells what values are, not what they are stored as.
         found = read_records(data, Budget(limits, len(data)), False, dequantize)
         return assemble(found, limits, len(data), directories=dequantize)
+
+    def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
+        size = os.fstat(file.fileno()).st_size
+        return assemble(_records_of_file(file, size, limits), limits, size)
+
+    def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> Opened:
+        return _OpenedFrame(self, source, limits, options)
+
+    def create(self, target: Target, options: Options, sync: bool = True, shards: int = 1) -> Created:
+        from tensorbytes.formats._frame_writer import CreatedFrame  # which stands on this module
+
+        return CreatedFrame(target, options)
+
+
+class _OpenedFrame(Opened):
+    """A file of the frame. If all of its objects are groups of rows, it is a table: one document of its columns."""
+
+    @made_once
+    def rows(self) -> bool:
+        """Whether it is a table. Where the first object is not a group of rows, no other is looked at."""
+        found = super().decode(True) if self.size else iter(())
+        try:
+            first = next(found, None)
+            return first is not None and first.rows is not None and all(rest.rows is not None for rest in found)
+        except CorruptError:  # whoever reads it is told
+            return False
+
+    def decode(self, lazy: bool) -> Iterator[Document]:
+        found = super().decode(lazy)
+        first = next(found, None)
+        if first is None:
+            return
+        if first.rows is None:
+            yield first
+            yield from found
+            return
+        rest, budget = [], Budget(self.limits, self.size)
+        for document in found:
+            budget.tensors(len(document.leaves))
+            rest.append(document)
+        if any(document.rows is None for document in rest):  # objects that were added to a table: a stream of both
+            yield first
+            yield from rest
+            return
+        yield self._joined([first, *rest], lazy) if rest else first._replace(item=0)
+
+    def _joined(self, groups: list[Document], lazy: bool) -> Document:
+        """Groups of rows as one: each column is put together when it is asked for, or now."""
+        by_path = [{leaf.path: leaf for leaf in group.leaves} for group in groups]
+        rows = sum(group.rows or 0 for group in groups)
+        paths = dict.fromkeys(path for leaves in by_path for path in leaves)
+        leaves = [self._column(groups, [leaves.get(path) for leaves in by_path], rows) for path in paths]
+        whole = groups[0]._replace(leaves=leaves, rows=rows, item=0)
+        return whole if lazy else whole._replace(leaves=read_all(leaves))
+
+    def _column(self, groups: list[Document], parts: list[Leaf | None], rows: int) -> Leaf:
+        there = next(leaf for leaf in parts if leaf is not None)
+        if None in parts and not _table.is_mask(there):
+            raise CorruptError(f"the column {there.name!r} is in some groups of the table, and not in all", at=there.at)
+
+        def fetch() -> Value:
+            pairs = zip(parts, groups, strict=True)
+            return concatenate([_all_there(group) if leaf is None else leaf.read() for leaf, group in pairs])
+
+        def check() -> None:
+            for leaf in parts:
+                if leaf is not None and leaf.check is not None:
+                    leaf.check()
+
+        head = there.header
+        size = sum(leaf.header.nbytes or 0 for leaf in parts if leaf is not None)
+        told = there.value.meta, there.value.origin
+        value = Deferred(head.kind, head.dtype, (rows, *head.shape[1:]), fetch, size, None, None, *told)
+        return Leaf(value, there.path, check=check, at=there.at)
+
+    def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
+        with naming(self.path):
+            yield from rebatch(map(partial(self._table, takes), super().decode(True)), size)
+
+    def _table(self, takes: Callable[[str], bool] | None, document: Document) -> Table:
+        if document.rows is None:
+            raise UnsupportedError("a table, and objects that are not rows of it", path=self.path)
+        leaves = [leaf for leaf in document.leaves if takes is None or takes(_column_of(leaf))]
+        for leaf in leaves:
+            if leaf.check is not None:
+                leaf.check()
+        leaves = read_all(leaves)
+        check_table(leaves, document.rows, leaves[0].at if leaves else 0)
+        return table_of(document._replace(leaves=leaves))
+
+
+def _all_there(group: Document) -> Tensor:
+    """The mask of rows that all have a value."""
+    assert group.rows is not None
+    return Tensor("bool", (group.rows,), np.ones(group.rows, np.uint8))
+
+
+def _column_of(leaf: Leaf) -> str:
+    """The name of a column, or of the one that a mask is of."""
+    return str(path_name(leaf.path[:-1] if _table.is_mask(leaf) else leaf.path))
 
 
 def records(
@@ -186,7 +317,7 @@ class _Directory:
     def __init__(self, document: Document, storing: Storing) -> None:
         leaves = document.leaves
         if storing.changes and any(leaf.kind for leaf in leaves):  # Python's own values: small, and stored as they are
-            leaves = [leaf._replace(value=leaf.whole) if leaf.kind else leaf for leaf in leaves]
+            leaves = [leaf._replace(value=leaf.read()) if leaf.kind else leaf for leaf in leaves]
             document = document._replace(leaves=leaves)
         self._document, self._storing = document, storing
         self.field, self._columns, self._wide = b"", b"", False
@@ -319,7 +450,7 @@ def _is_sound(data: memoryview, start: int, end: int) -> bool:
     return bool(stored == mask(checksums.crc32c(data[start:end])))
 
 
-class Order:
+class RecordOrder:
     """Which record comes next: the parts of an object in turn, the items of a stream in turn."""
 
     def __init__(self) -> None:
@@ -362,8 +493,8 @@ class Assembler:
         self._leaves: list[Leaf] = []
         self._sizes: list[int] = []
         self._aliases: dict[int, int] = {}
-        self._directory: Found | None = None
-        self._order = Order()
+        self._directory: UnreadDirectory | None = None
+        self._order = RecordOrder()
 
     @property
     def item(self) -> int:
@@ -406,7 +537,8 @@ class Assembler:
         leaves, sizes, aliases, directory = self._leaves, self._sizes, self._aliases, self._directory
         self._leaves, self._sizes, self._aliases, self._directory = [], [], {}, None
         first = self._order.first
-        check_table(leaves, first.rows, at)
+        if first.rows is not None or leaves[0].path:  # else it is one value, which is no part of a table
+            check_table(leaves, first.rows, at)
         if directory is not None:
             _directory.compare(directory, leaves, sizes, aliases)
         return Document(leaves, first.document, self._order.item, first.origin, first.rows)
@@ -562,6 +694,74 @@ def check_header(data: memoryview, at: int) -> None:
         return
     if walk.status not in (OK, CUT_PAYLOAD):
         raise CorruptError(_WORDS[walk.status], at=at)
+
+
+# ---- large files: two threads, and memory of its own for each large tensor ----------------
+#
+# A tensor that is dropped gives its memory back, whatever else of the file is kept; and memory that was given back is
+# used again, which fresh memory for the whole file never is.
+
+
+def _records_of_file(file: io.FileIO, size: int, limits: Limits) -> Iterator[tuple[Record, int, int]]:
+    budget = Budget(limits, size)
+    total = 0
+    work = map_in_order(partial(_read_segment, file, limits), segments(file.fileno(), size), 2, ahead=MANY)
+    with closing(work) as segments_read:
+        for start, data, spans in segments_read:
+            total += len(spans)
+            if total > limits.max_tensors:
+                raise LimitError(f"over {limits.max_tensors} tensors", hints=[MORE_TENSORS])
+            for first, last in spans:
+                record = at_offset(data, first, last, start, budget)
+                yield record, start + first, start + last
+
+
+def at_offset(data: memoryview, start: int, end: int, base: int, budget: Budget) -> Record:
+    """The record in data[start:end], where data stands at `base` of a file: errors tell the file's offsets."""
+    try:
+        record = read_record(data, start, end, budget, lazy=False, verified=True)
+    except TensorbytesError as error:
+        raise error.shifted(base) from None
+    return record._replace(leaf=record.leaf._replace(at=base + start))
+
+
+def _read_segment(
+    file: io.FileIO, limits: Limits, segment: tuple[int, int]
+) -> tuple[int, memoryview, list[tuple[int, int]]]:
+    """(where it stands, the bytes, its records), checksums verified."""
+    start, end = segment
+    data = storage.aligned_memory(end - start, start % 64)
+    for part in portions(len(data)):
+        storage.read_at(file, data[part], start + part.start)
+    try:
+        return start, data, list(spans(data, True, limits))
+    except CorruptError as error:
+        raise error.shifted(start) from None
+
+
+def segments(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    """Stretches of whole records: each large record alone, small ones together.
+
+    Where the framing is damaged, the last stretch is the rest of the file; reading it will tell.
+    """
+    run, walk = 0, Walk(partial(_pread, fd), 0, size, piece=_WINDOW)
+    for places in walk:
+        start, length = places[-1].tolist()
+        at = start - HEADER_BYTES
+        if len(places) == 1 and length >= _LARGE_RECORD:
+            if run < at:
+                yield run, at
+            yield at, walk.at
+            run = walk.at
+        elif walk.at - run >= _RUN_BYTES:
+            yield run, walk.at
+            run = walk.at
+    if run < size:  # also what is damaged, or cut short
+        yield run, size
+
+
+def _pread(fd: int, at: int, size: int) -> bytes:
+    return os.pread(fd, size, at)
 
 
 FORMAT = Frame()

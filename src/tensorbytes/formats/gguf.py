@@ -37,8 +37,8 @@ from typing import NamedTuple
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Hint, LimitError, Limits, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options
+from tensorbytes.errors import CorruptError, Hint, LimitError, Limits, UnsupportedError
+from tensorbytes.formats import Format, Option, Options, known_options
 from tensorbytes.formats._gguf_values import UINT32, Cursor, numbers_of, read
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.tensor import Tensor, amended
@@ -109,10 +109,14 @@ class Described(NamedTuple):
 
 class Gguf(Format):
     name = "gguf"
+    label = "GGUF model"
     words = "llama.cpp's models"
     suffixes = (".gguf",)
+    read_by = "llama.cpp"
+    holds = "dense tensors, quantized blocks as bytes"
     writes = False
-    read_options = frozenset({"arrays"})
+    read_options = known_options(arrays=Option(bool, "True adds the arrays of the metadata as tensors", False))
+    unmistakable = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         return head.startswith(MAGIC)
@@ -120,8 +124,6 @@ class Gguf(Format):
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
         arrays = options.get("arrays", False)
-        if not isinstance(arrays, bool):
-            raise UsageError(f"arrays={arrays!r}", expected="True or False")
         cursor, version = _start(data, budget)
         tensors = cursor.count(_TENSOR_BYTES, "tensors")
         if tensors > budget.max_tensors:
@@ -138,7 +140,7 @@ class Gguf(Format):
                 raise CorruptError(f"{one.name!r} is stored twice", at=one.at)
             leaves[one.name] = _leaf(one, data, start, cursor.big)
         if not lazy:
-            leaves = {name: leaf._replace(value=leaf.whole) for name, leaf in leaves.items()}
+            leaves = {name: leaf._replace(value=leaf.read()) for name, leaf in leaves.items()}
         yield Document(list(leaves.values()) or [Leaf(Tensor("bool", (0,), b""), kind="dict")], meta)
 
 

@@ -33,7 +33,7 @@ from typing import Any
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import MORE_TENSORS, CorruptError, Hint, LimitError, Limits, LossError
-from tensorbytes.formats import Format, Options
+from tensorbytes.formats import Format, Options, known_options
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, unpack
@@ -46,24 +46,24 @@ _UNNAMED = "array"
 
 class Npy(Format):
     name = "npy"
+    label = "NumPy array"
     words = "NumPy's own, byte for byte"
     suffixes = (".npy",)
+    read_by = "NumPy"
+    holds = "one value of any kind"
+    holds_one = True
+    nameless = True
     complete = True
-    read_options = frozenset({"dtype"})
+    read_options = known_options(dtype=npy_arrays.TRUE_DTYPE)
+    unmistakable = True
+    lists_quickly = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         return head.startswith(npy_header.MAGIC)
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
-        leaves = document.leaves
-        if len(leaves) != 1 or leaves[0].path:
-            names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
-            raise LossError(
-                f"format 'npy' holds one array, not a structure of {len(leaves)} (such as {names})",
-                feature="structure",
-                hints=[Hint("format", "npz", of="save")],
-            )
-        value, kind = leaves[0].value, leaves[0].kind
+        _check_alone(document)
+        value, kind = document.leaves[0].value, document.leaves[0].kind
         if (
             isinstance(value, Tensor)
             and not (kind or value.meta or value.origin or document.meta or document.origin)
@@ -72,12 +72,12 @@ class Npy(Format):
             descr = npy_arrays.NATIVE.get(value.dtype)
             if descr is not None:
                 return [npy_header.plain(descr, value.shape), value.data]
-        out: list[Buffer] = []
-        for piece in npy_arrays.pieces(document, _UNNAMED):
-            if piece.note.get("path") == []:
-                del piece.note["path"]
-            out += piece.buffers(allow)
-        return out
+        return [buffer for piece in _pieces(document) for buffer in piece.buffers(allow)]
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        _check_alone(document)
+        for piece in _pieces(document):
+            piece.header(allow)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
@@ -100,14 +100,34 @@ class Npy(Format):
             yield unpack(parts, budget, lazy)._replace(item=item)
 
 
-def _is_plain(found: npy_arrays.Found, value: Tensor | Strings | Deferred) -> bool:
+def _check_alone(document: Document) -> None:
+    leaves = document.leaves
+    if len(leaves) != 1 or leaves[0].path:
+        names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
+        raise LossError(
+            f"format 'npy' holds one array, not a structure of {len(leaves)} (such as {names})",
+            feature="structure",
+            hints=[Hint("format", "npz", of="save")],
+        )
+
+
+def _pieces(document: Document) -> list[npy_arrays.NpyArray]:
+    """The arrays of a document; a note without a path is one of a value outside any structure."""
+    pieces = npy_arrays.pieces(document, _UNNAMED)
+    for piece in pieces:
+        if piece.note.get("path") == []:
+            del piece.note["path"]
+    return pieces
+
+
+def _is_plain(found: npy_arrays.StoredArray, value: Tensor | Strings | Deferred) -> bool:
     """Whether there is nothing to be looked up or looked at."""
     return isinstance(value, Tensor) and not found.header.note and found.dtype != "bool" and found.true == found.dtype
 
 
 def _arrays(
     data: memoryview, budget: Budget, lazy: bool, options: Options
-) -> Iterator[tuple[int, npy_arrays.Found, Tensor | Strings | Deferred]]:
+) -> Iterator[tuple[int, npy_arrays.StoredArray, Tensor | Strings | Deferred]]:
     """Where each array of a file stands, what its header says, and the array."""
     dtype = npy_arrays.true_dtype(options, _UNNAMED)
     at = count = 0

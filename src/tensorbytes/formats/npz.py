@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from tensorbytes import storage
 from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
@@ -43,12 +42,13 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.formats import Format, Options, Salvaged, _zip
+from tensorbytes.formats import Format, Option, Options, Salvaged, _zip, known_options
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
-from tensorbytes.formats._parts import Part, complete, unpack
+from tensorbytes.formats._parts import Part, complete_parts, unpack
 from tensorbytes.formats._torch import unread
 from tensorbytes.formats._zip import Content, Member
+from tensorbytes.io import storage
 from tensorbytes.io.checksums import can_join_crc32, crc32, join_crc32
 from tensorbytes.io.workers import MANY, Crew, map_in_order
 from tensorbytes.tensor import Strings, Tensor
@@ -70,11 +70,23 @@ _CHUNK = 1 << 20
 
 class Npz(Format):
     name = "npz"
+    label = "NumPy archive"
     words = "NumPy's archive, mapped and sliced too"
     suffixes = (".npz",)
+    read_by = "NumPy"
+    holds = "everything"
     complete = True
-    write_options = frozenset({"compression", "level"})
-    read_options = frozenset({"dtype", "objects"})
+    checksums = "CRC-32 of each array"
+    write_options = known_options(
+        compression=Option(str | None, "deflated arrays are smaller, and not mapped", choices=(None, "deflate")),
+        level=Option(int | None, "of deflate: 0 to 9, 6 unless it is said"),
+    )
+    compressions = (None, "deflate")
+    read_options = known_options(dtype=npy_arrays.TRUE_DTYPE, objects=unread.OPTION)
+    unmistakable = True
+    may_start_like = frozenset({"zip"})
+    lists_quickly = True
+    slices = "yes, where stored"
 
     def sniff(self, head: bytes, size: int) -> bool:
         if head.startswith(b"PK\x03\x04"):
@@ -85,8 +97,13 @@ class Npz(Format):
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         level = _level(options)
         pieces = _storable(npy_arrays.pieces(document, _UNNAMED))
-        contents = [Content(piece.name + _SUFFIX, piece.buffers(allow), level) for piece in pieces]
+        contents = [Content(piece.name + _SUFFIX, piece.buffers(allow), level, piece.nbytes) for piece in pieces]
         return _zip.archive(contents, npy_header.ALIGNMENT, _PADDING)
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        _level(options)
+        for piece in _storable(npy_arrays.pieces(document, _UNNAMED)):
+            piece.header(allow)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
@@ -117,7 +134,7 @@ class Npz(Format):
                 parts.append(_open(data, member, budget, {}))
             except (CorruptError, UnsupportedError):
                 lost.append(member.name)
-        whole = complete(parts)
+        whole = complete_parts(parts)
         kept = {part.name for part in whole}
         names = [part.name for part in parts if part.name not in kept and "of" not in part.note]
         names += [name.removesuffix(_SUFFIX) for name in lost]
@@ -136,20 +153,18 @@ class Npz(Format):
 
 def _level(options: Options) -> int | None:
     compression, level = options.get("compression"), options.get("level")
-    if compression not in (None, "deflate"):
-        raise UsageError(f"compression={compression!r}", expected="None or 'deflate'")
     if level is not None and compression is None:
         raise UsageError(
             f"level={level!r}",
             expected="a compression beside it",
             hints=[Hint("compression", "deflate", of="save")],
         )
-    if level is not None and (type(level) is not int or not 0 <= level <= 9):
+    if level is not None and not 0 <= level <= 9:
         raise UsageError(f"level={level!r}", expected="0 to 9")
     return None if compression is None else 6 if level is None else level
 
 
-def _storable(pieces: list[npy_arrays.Piece]) -> list[npy_arrays.Piece]:
+def _storable(pieces: list[npy_arrays.NpyArray]) -> list[npy_arrays.NpyArray]:
     """The same under names that a zip archive can have; notes keep the true ones."""
     taken = {piece.name for piece in pieces}
     for name in taken:
@@ -169,7 +184,7 @@ def _storable(pieces: list[npy_arrays.Piece]) -> list[npy_arrays.Piece]:
     return [_renamed(piece, new) for piece in pieces] if new else pieces
 
 
-def _renamed(piece: npy_arrays.Piece, new: dict[str, str]) -> npy_arrays.Piece:
+def _renamed(piece: npy_arrays.NpyArray, new: dict[str, str]) -> npy_arrays.NpyArray:
     note = dict(piece.note)
     if "of" in note:
         note["of"] = new.get(note["of"], note["of"])
@@ -249,7 +264,7 @@ def _fetch_all(file: io.FileIO, data: memoryview, members: list[Member]) -> list
     def get(member: Member) -> memoryview:
         if member.method == _zip.DEFLATED:
             return _zip.content(data, member)
-        room = storage.aligned(member.size, 0)
+        room = storage.aligned_memory(member.size, 0)
         return _verified(room, _read_and_sum(file, room, member.start), member)
 
     large = {member.name: _fetch_large(file, member) for member in members if _is_large(member)}
@@ -264,7 +279,7 @@ def _is_large(member: Member) -> bool:
 
 def _fetch_large(file: io.FileIO, member: Member) -> memoryview:
     """Two threads read and sum a half each: the system copies a cached file no faster than one core can."""
-    room = storage.aligned(member.size, 0)
+    room = storage.aligned_memory(member.size, 0)
     middle = member.size // 2 & -4096
 
     def half(start: int, stop: int) -> int:
@@ -295,10 +310,12 @@ def _name(member: Member) -> str:
     return member.name.removesuffix(_SUFFIX)
 
 
-def _find(content: memoryview | bytes, member: Member, budget: Budget, options: Options) -> npy_arrays.Found:
+def _find(content: memoryview | bytes, member: Member, budget: Budget, options: Options) -> npy_arrays.StoredArray:
     """The array in a member, which must be all that is in it. Faults are told by where the member stands."""
     if bytes(content[: len(npy_header.MAGIC)]) != npy_header.MAGIC:
-        raise UnsupportedError(f"the archive's member {member.name!r} is no npy array; an npz file holds nothing else")
+        raise UnsupportedError(
+            f"the archive's member {member.name!r} is not an npy array; an npz file holds nothing else"
+        )
     name = _name(member)
     try:
         found = npy_arrays.find(content, 0, name, budget, npy_arrays.true_dtype(options, name))
@@ -315,7 +332,7 @@ def _find(content: memoryview | bytes, member: Member, budget: Budget, options: 
     return found
 
 
-def _part(content: memoryview, member: Member, found: npy_arrays.Found, lazy: bool) -> Part:
+def _part(content: memoryview, member: Member, found: npy_arrays.StoredArray, lazy: bool) -> Part:
     try:
         value = npy_arrays.value(content, found, lazy)
     except CorruptError as error:
@@ -346,10 +363,7 @@ def _open(data: memoryview, member: Member, budget: Budget, options: Options) ->
         return part.value
 
     def part(index: Any) -> Tensor | Strings:
-        text = _part(inflated(), member, found, lazy=True).value
-        assert isinstance(text, Deferred)
-        assert text.part is not None
-        return text.part(index)
+        return _part(inflated(), member, found, lazy=True).value.part(index)
 
     text = found.dtype == "string"  # a slice of it is text of the same width
     later = Deferred(

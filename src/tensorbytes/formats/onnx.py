@@ -35,17 +35,18 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes
 from tensorbytes._wire import proto, strings_pack, varint
 from tensorbytes.budget import Budget
 from tensorbytes.errors import USE_TB, Hint, Limits, LossError, UsageError
-from tensorbytes.formats import Format, Options, _json, _packed, check_document
+from tensorbytes.formats import Format, Option, Options, _json, _packed, _tensorproto, check_document, known_options
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._onnx import model as onnx_model
 from tensorbytes.formats._onnx import sniff as onnx_sniff
-from tensorbytes.formats._onnx.files import Files
+from tensorbytes.formats._onnx.files import ExternalFiles
 from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, leaf, parse
-from tensorbytes.storage import Target
+from tensorbytes.io import storage
+from tensorbytes.io.storage import Target
 from tensorbytes.tensor import ENCODINGS, InvalidValueError, Sparse, Strings, Tensor
 from tensorbytes.tree import Document, Leaf, path_name
 
@@ -58,33 +59,44 @@ _TENSORFLOW = ("saved_model.pb", "fingerprint.pb", "keras_metadata.pb")
 
 class Onnx(Format):
     name = "onnx"
+    label = "ONNX"
     words = "ONNX TensorProtos; models are read"
     suffixes = (".pb", ".onnx")
-    read_options = frozenset({"encoding"})
+    read_by = "ONNX"
+    holds = "one dense or string tensor; models are read"
+    holds_one = True
+    read_options = known_options(encoding=Option(str, "of strings, where no note tells it", "utf-8", ENCODINGS))
+    further_files = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         return bool(onnx_sniff.kind(head, size))
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
+        before, value, after = self._around(document, allow)
+        return [before, _strings_content(value) if isinstance(value, Strings) else _raw_data(value), after]
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        self._around(document, allow)
+
+    def _around(self, document: Document, allow: frozenset[str]) -> tuple[bytes, Tensor | Strings, bytes]:
+        """The fields before the content, what that is made of, and those after it."""
         check_document(self, document, allow)
         only = _only_leaf(document)
-        value = only.whole
+        value = only.read()
         if not isinstance(value, Tensor | Strings):
             raise _refusal(value)
-        if isinstance(value, Strings):
-            head, content = _strings_head(value, allow), _strings_content(value)
-        else:
-            head, content = _tensor_head(value), _raw_data(value)
         name = b"" if value.name is None else proto.put_bytes(8, utf8(value.name))
         tail = _metadata(only, value)
         if isinstance(value, Strings):
-            pieces = [head, content, name + tail]
+            before, after, length = _strings_head(value, allow), name + tail, _tensorproto.body_size(value)
         else:
-            pieces = [head + name + _RAW_TAG + varint(len(content)), content, tail]
-        size = sum(map(len, pieces))
+            row = dtypes.get(value.dtype)
+            length = _packed.size(row, value.nbytes // row.itemsize)
+            before, after = _tensor_head(value) + name + _RAW_TAG + varint(length), tail
+        size = len(before) + length + len(after)
         if size > _MAX_BYTES:
             raise LossError(f"a TensorProto of {size} bytes: protobuf ends at 2 GiB", feature="size", hints=[USE_TB])
-        return pieces
+        return before, value, after
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
@@ -115,10 +127,7 @@ class Onnx(Format):
 
 
 def _decode(data: memoryview, budget: Budget, lazy: bool, options: Options, folder: str | None) -> Document:
-    encoding = options.get("encoding", "utf-8")
-    if encoding not in ENCODINGS:
-        raise UsageError(f"encoding={encoding!r}", expected=f"one of {', '.join(ENCODINGS)}")
-    context = Context(budget, lazy, Files(folder, lazy), encoding)
+    context = Context(budget, lazy, ExternalFiles(folder, lazy), options.get("encoding", "utf-8"))
     if not _is_tensor(data, budget):
         return onnx_model.decode(data, context)
     return Document([leaf(data, parse(data, 0, len(data), budget), context)])

@@ -29,11 +29,17 @@ from tensorbytes.tree import Document, path_name
 
 class Protobuf(Format):
     name = "protobuf"
+    label = "protobuf message"
     words = "one protobuf message, for any language"
     suffixes = (".binpb",)
+    read_by = "TensorFlow"
+    holds = "one value of any kind"
+    holds_one = True
     complete = True
     write_options = _storing.OPTIONS
-    read_options = frozenset({"dequantize"})
+    compressions = _storing.FEW_PIPELINES
+    pipelines = True
+    read_options = _storing.READ_OPTIONS
 
     def sniff(self, head: bytes, size: int) -> bool:
         # Without fields of ours it is a TensorProto, whose format reads it just as well.
@@ -41,6 +47,14 @@ class Protobuf(Format):
         return found is not None and found.extended
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
+        storing = self._storing(document, options)
+        return _message.encode(self, document, 0, None, storing)[1]
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        _message.check(self, document, {}, self._storing(document, options))
+
+    def _storing(self, document: Document, options: Options) -> Storing:
+        """How the only tensor of a document is to be stored."""
         leaves = document.leaves
         if len(leaves) != 1 or leaves[0].path:
             names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
@@ -51,7 +65,7 @@ class Protobuf(Format):
             )
         storing = Storing.of(options)
         storing.check_names(document)
-        return _message.encode(self, document, 0, None, storing)[1]
+        return storing
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))

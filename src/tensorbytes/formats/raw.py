@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,23 +24,48 @@ from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import swapped
 from tensorbytes.errors import CorruptError, Hint, Limits, LossError, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options, bare_value, check_document, dense
+from tensorbytes.formats import Format, Option, Options, bare_value, check_document, dense, known_options
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Tensor
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import bytes_view
 
+_ORDERS = known_options(
+    byteorder=Option(str, "`<` is little-endian, `>` big-endian", "<", ("<", ">")),
+    order=Option(str, "`C` for rows first, `F` for columns first", "C", ("C", "F")),
+)
+
 
 class Raw(Format):
     name = "raw"
+    label = "raw bytes"
     words = "the elements alone: any byte order, or a C struct"
     suffixes = (".raw", ".bin")
-    write_options = frozenset({"byteorder", "order"})
-    read_options = frozenset({"byteorder", "order", "dtype", "shape", "fields"})
+    read_by = "anyone told"
+    holds = "dense tensors, without dtype and shape"
+    nameless = True
+    write_options = _ORDERS
+    read_options = known_options(
+        **_ORDERS,
+        dtype=Option(object, "what the elements are: our name of a dtype, or NumPy's"),
+        shape=Option(object, "one row unless it is said"),
+        fields=Option(Mapping, "of a dict of tensors: `{name: (dtype, shape)}`"),
+    )
+    self_describing = False
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
         byteorder, order = _memory_order(options)
         return [_to_raw(tensor, byteorder, order) for tensor in self._tensors(document, allow)]
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        self._tensors(document, allow)
+
+    def description(self, document: Document) -> Options:
+        told = {leaf.name: (leaf.header.dtype, leaf.header.shape) for leaf in document.leaves}
+        if any(leaf.path for leaf in document.leaves):
+            return {"fields": told}
+        dtype, shape = next(iter(told.values()))
+        return {"dtype": dtype, "shape": shape}
 
     def _tensors(self, document: Document, allow: frozenset[str]) -> list[Tensor]:
         for leaf in document.leaves:
@@ -122,12 +147,7 @@ def _name(dtype: Any) -> str:
 
 
 def _memory_order(options: Options) -> tuple[str, str]:
-    byteorder, order = options.get("byteorder", "<"), options.get("order", "C")
-    if byteorder not in ("<", ">"):
-        raise UsageError(f"byteorder {byteorder!r}: expected '<' (little-endian) or '>' (big-endian)")
-    if order not in ("C", "F"):
-        raise UsageError(f"order {order!r}: expected 'C' (rows first) or 'F' (columns first)")
-    return byteorder, order
+    return options.get("byteorder", "<"), options.get("order", "C")
 
 
 def _to_raw(tensor: Tensor, byteorder: str, order: str) -> Any:

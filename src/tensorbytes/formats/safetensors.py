@@ -1,4 +1,4 @@
-"""The safetensors format: named dense tensors behind a JSON header; one file, or several with an index.
+"""The safetensors format: named dense tensors after a JSON header; one file, or several with an index.
 
     8 bytes   n, the length of the header, little-endian; at most 100 000 000
     n bytes   the header: a JSON object, filled up with spaces to a multiple of 8
@@ -31,22 +31,33 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.deferred import Deferred
+from tensorbytes.deferred import Deferred, Dense
 from tensorbytes.errors import MORE_TENSORS, USE_TB, Hint, LimitError, Limits, LossError, UsageError
-from tensorbytes.formats import ADVISORY, Format, Options, Salvaged, _json, _packed, _parts
+from tensorbytes.formats import (
+    ADVISORY,
+    Format,
+    Option,
+    Options,
+    Salvaged,
+    _json,
+    _packed,
+    _parts,
+    known_options,
+    ready_for,
+)
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._safetensors import shards
-from tensorbytes.formats._safetensors.header import MAX_HEADER, METADATA, NOTES, ORDER, Entry, File, read
+from tensorbytes.formats._safetensors.header import MAX_HEADER, METADATA, NOTES, ORDER, File, HeaderEntry, read
 from tensorbytes.formats._tensorproto import check_bits
-from tensorbytes.storage import Target
-from tensorbytes.tensor import Strings, Tensor, amended
+from tensorbytes.io import storage
+from tensorbytes.io.storage import Target
+from tensorbytes.tensor import Strings, Tensor, Value, amended
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer
 
@@ -57,9 +68,17 @@ _EMPTY = Tensor("bool", (0,), b"")
 
 class SafeTensors(Format):
     name = "safetensors"
+    label = "safetensors"
     words = "byte for byte the library's; sharded too"
-    suffixes = (".safetensors",)
-    write_options = frozenset({"extended", "max_shard_bytes"})
+    suffixes = (shards.SUFFIX,)
+    read_by = "safetensors"
+    holds = "dense tensors; everything with `extended=True`"
+    write_options = known_options(
+        extended=Option(bool, "True stores what only tensorbytes understands, too", False),
+        max_shard_bytes=Option(int | None, "several files of at most this many bytes, with an index"),
+    )
+    unmistakable = True
+    lists_quickly = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         length = int.from_bytes(head[:8], "little")
@@ -68,11 +87,10 @@ class SafeTensors(Format):
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         if options.get("max_shard_bytes") is not None:
             raise UsageError("max_shard_bytes makes several files", hints=[Hint(purpose="save to a local path")])
-        parts, meta = _parts_of(document, allow, _extended(options))
-        return pieces(parts, meta)
+        return pieces(*_parts_of(document, allow, options))
 
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
-        pieces(*_parts_of(document, allow, _extended(options)))
+        pieces(*_parts_of(document, allow, options))
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
@@ -84,7 +102,7 @@ class SafeTensors(Format):
         there = {entry.name for entry in file.entries if entry.end <= len(data) or entry.begin == entry.end}
         whole = file._replace(entries=[entry for entry in file.entries if entry.name in there])
         if file.notes:
-            there = {part.name for part in _parts.complete(_read_parts([whole], lazy=True))}
+            there = {part.name for part in _parts.complete_parts(_read_parts([whole], lazy=True))}
             whole = whole._replace(entries=[entry for entry in file.entries if entry.name in there])
         lost = [entry.name for entry in file.entries if entry.name not in there]
         heads = [name for name in lost if "of" not in file.notes.get(name, {})]  # not the parts of others
@@ -95,17 +113,27 @@ class SafeTensors(Format):
     ) -> None:
         size = options.get("max_shard_bytes")
         if size is None:
-            content = self.encode(document, allow, options)
+            content = self.encode(ready_for(document, target), allow, options)
             if storage.is_local(target):
                 shards.write_single(os.fspath(target), content, sync)  # type: ignore[arg-type]
             else:
                 storage.write(target, content, sync=sync)
             return
-        if type(size) is not int or size < 1:
+        if size < 1:
             raise UsageError(f"max_shard_bytes={size!r}", expected="a number of bytes from 1 up")
         path = shards.check_target(target)
-        parts, meta = _parts_of(document, allow, _extended(options))
+        parts, meta = _parts_of(document, allow, options)
         shards.write(path, [(part, _stored(part).nbytes) for part in parts], size, partial(pieces, meta=meta), sync)
+
+    def files(self, path: str) -> list[str]:
+        return shards.files(path)
+
+    def replaces(self, path: str, options: Options) -> list[str]:
+        if not path.endswith(shards.SUFFIX):
+            return [path]
+        # How many new shards there will be, and so their names, is known when they are made.
+        old = shards.replaced(path) if options.get("max_shard_bytes") is None else shards.named(path)
+        return [path, shards.index_of(path), *old]
 
     def claims(self, path: str) -> bool:
         return bool(shards.find(path))
@@ -115,22 +143,16 @@ class SafeTensors(Format):
         yield document_of(shards.read(path, lambda data: read(data, budget), lazy), budget, lazy)
 
 
-def _extended(options: Options) -> bool:
-    extended = options.get("extended", False)
-    if type(extended) is not bool:
-        raise UsageError(f"extended={extended!r}", expected="True or False")
-    return extended
-
-
 # ---- writing ----------------------------------------------------------------
 
 
-def _parts_of(document: Document, allow: frozenset[str], extended: bool) -> tuple[list[Part], dict[str, str]]:
+def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tuple[list[Part], dict[str, str]]:
     """The parts to store and the metadata of the whole, once nothing is lost in silence."""
+    extended = options.get("extended", False)
     leaves, meta = document.leaves, dict(document.meta)
     if len(leaves) == 1 and not leaves[0].path:
         # Of a single value, its metadata is that of the whole: other software looks there.
-        value = leaves[0].whole
+        value = leaves[0].value
         meta = {**value.meta, **meta}
         leaves = [leaves[0]._replace(value=amended(value, value.name, {}))]
     if not extended:
@@ -163,7 +185,7 @@ def _plain(leaves: list[Leaf]) -> list[Part] | None:
     """What _parts.pack gives for a flat dict of tensors alone: the usual case, and quick by the thousand."""
     parts = []
     for value, path, kind, *_ in leaves:
-        if kind or len(path) != 1 or path[0][0] != "key" or not isinstance(value, Tensor):
+        if kind or len(path) != 1 or path[0][0] != "key" or not _is_tensor(value):
             return None
         name = path[0][1]
         assert isinstance(name, str)
@@ -171,28 +193,35 @@ def _plain(leaves: list[Leaf]) -> list[Part] | None:
             value.meta or not value.origin.keys() <= ADVISORY or not name.isprintable()
         ):  # not printable: half a character, perhaps
             return None
+        assert isinstance(value, Tensor | Deferred)
         parts.append(Part(name, value))
     return parts
 
 
-def _holds(value: Tensor | Strings) -> bool:
+def _is_tensor(value: Value | Deferred) -> bool:
+    return isinstance(value, Tensor) or value.header.kind == "tensor"
+
+
+def _holds(value: Dense) -> bool:
     if isinstance(value, Strings):
         return False
     row = dtypes.get(value.dtype)
-    return row.safetensors is not None and _packed.whole_bytes(row, value.shape)
+    return row.safetensors is not None and _packed.whole_bytes(row, _parts.known_shape(value))
 
 
 def _refuse(leaf: Leaf) -> None:
     """Values that other readers of the file would take for something else."""
-    value = leaf.whole
-    if isinstance(value, Tensor) and _holds(value):
+    if isinstance(leaf.value, Tensor) and _holds(leaf.value):
         return
-    if isinstance(value, Tensor):
-        feature, what = "dtype", f"the dtype {value.dtype}"
-        if dtypes.get(value.dtype).safetensors:
-            what = f"{value.dtype}{list(value.shape)}, which does not fill its last byte"
+    feature, dtype, shape, _ = leaf.header
+    if feature == "tensor":
+        assert isinstance(leaf.value, Tensor | Deferred)
+        if _holds(leaf.value):
+            return
+        feature, what = "dtype", f"the dtype {dtype}"
+        if dtypes.get(dtype).safetensors:
+            what = f"{dtype}{list(shape)}, which does not fill its last byte"
     else:
-        feature = type(value).__name__.lower()
         what = f"{feature} values" if feature != "strings" else "strings"
     where = "" if leaf.name is None else f" ({leaf.name!r})"
     raise LossError(
@@ -212,17 +241,17 @@ class _Stored(NamedTuple):
 
 
 def _stored(part: Part) -> _Stored:
-    value = part.value
-    assert isinstance(value, Tensor)
-    row = dtypes.get(value.dtype)
+    assert not isinstance(part.value, Strings)
+    row, shape = dtypes.get(part.value.dtype), _parts.known_shape(part.value)
+    size = part.value.nbytes if part.value.at_hand else dtypes.nbytes(row, shape)
     if "dtype" not in part.note:
         assert row.safetensors is not None
         if row.bits < 8:
-            return _Stored(row.safetensors, value.shape, value.nbytes * row.bits // 8, True)
-        return _Stored(row.safetensors, value.shape, value.nbytes)
+            return _Stored(row.safetensors, shape, size * row.bits // 8, True)
+        return _Stored(row.safetensors, shape, size)
     if row.itemsize == 16:
-        return _Stored("F64", (*value.shape, 2), value.nbytes)
-    return _Stored(_CARRIERS[row.itemsize], value.shape, value.nbytes)
+        return _Stored("F64", (*shape, 2), size)
+    return _Stored(_CARRIERS[row.itemsize], shape, size)
 
 
 def pieces(parts: Sequence[Part], meta: Mapping[str, str]) -> Iterator[Buffer]:
@@ -251,8 +280,9 @@ def pieces(parts: Sequence[Part], meta: Mapping[str, str]) -> Iterator[Buffer]:
 def _chain(head: bytes, rows: Iterable[tuple[_Stored, Part]]) -> Iterator[Buffer]:
     yield head
     for stored, part in rows:
-        assert isinstance(part.value, Tensor)
-        yield _packed.pack_tensor(part.value) if stored.packed else part.value.data
+        value = part.value.load()
+        assert isinstance(value, Tensor)
+        yield _packed.pack_tensor(value) if stored.packed else value.data
 
 
 # ---- reading ----------------------------------------------------------------
@@ -277,8 +307,6 @@ def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
 
 def _with_meta(leaf: Leaf, meta: Mapping[str, str]) -> Leaf:
     value = leaf.value
-    if isinstance(value, Deferred):
-        return leaf._replace(value=replace(value, meta={**value.meta, **meta}))
     return leaf._replace(value=amended(value, value.name, {**value.meta, **meta}))
 
 
@@ -288,7 +316,7 @@ def _read_parts(files: Sequence[File], lazy: bool) -> Iterator[Part]:
             yield Part(entry.name, _value(file.data, entry, lazy), file.notes.get(entry.name, {}), entry.begin)
 
 
-def _value(data: memoryview, entry: Entry, lazy: bool) -> Tensor | Deferred:
+def _value(data: memoryview, entry: HeaderEntry, lazy: bool) -> Tensor | Deferred:
     raw = data[entry.begin : entry.end]
     if entry.row.bits >= 8:
         return Tensor(entry.row.name, entry.shape, raw)
@@ -296,7 +324,7 @@ def _value(data: memoryview, entry: Entry, lazy: bool) -> Tensor | Deferred:
     return read(entry.row, entry.shape, raw, entry.begin)
 
 
-def _leaf(data: memoryview, entry: Entry, lazy: bool) -> Leaf:
+def _leaf(data: memoryview, entry: HeaderEntry, lazy: bool) -> Leaf:
     """A tensor without a note: the usual case, and quick to build by the thousand."""
     name, row, shape, begin, end = entry
     if row.bits < 8:

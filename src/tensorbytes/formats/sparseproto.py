@@ -21,7 +21,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire import varint
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, USE_TB, CorruptError, Hint, Limits, LossError, UnsupportedError, UsageError
-from tensorbytes.formats import Format, Options, _record, _tensorproto, only_value
+from tensorbytes.formats import Format, Option, Options, _record, _tensorproto, known_options, only_value
 from tensorbytes.formats._extension import MEANINGFUL
 from tensorbytes.formats._message import alone
 from tensorbytes.tensor import Array, InvalidValueError, Sparse, Strings, Tensor, Value
@@ -33,9 +33,15 @@ _Piece: TypeAlias = tuple[memoryview, int, int]
 
 class SparseProto(Format):
     name = "sparseproto"
+    label = "sparse tensor of TensorFlow"
     words = "the strings of tf.io.serialize_sparse"
     suffixes = (".sparseproto",)
-    write_options = frozenset({"many"})
+    read_by = "protobuf"
+    holds = "one sparse tensor"
+    holds_one = True
+    nameless = True
+    write_options = known_options(many=Option(bool, "True for the rows of tf.io.serialize_many_sparse", False))
+    slices = "no"
 
     def sniff(self, head: bytes, size: int) -> bool:
         # a string tensor of shape [3] or [n, 3] whose first string is an int64 TensorProto
@@ -46,6 +52,17 @@ class SparseProto(Format):
         return head[shape_end - 2 : shape_end] == b"\x08\x03" and first[:1] == b"\x42" and b"\x08\x09\x12" in first
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
+        value, as_rows = self._held(document, allow, options), options.get("many", False)
+        rows = many(value) if as_rows else [triple(value)]
+        shape = (len(rows), 3) if as_rows else (3,)
+        strings = Strings.from_items((item for row in rows for item in row), shape, "bytes")
+        return [_tensorproto.head(7, shape), _tensorproto.body(strings)[1]]
+
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        self._held(document, allow, options)
+
+    def _held(self, document: Document, allow: frozenset[str], options: Options) -> Sparse:
+        """The value as coordinates, once they are what TensorFlow can have."""
         value = only_value(self, document, allow | {"torch.coalesced", "tf.dense_shape"})
         if not isinstance(value, Sparse):
             kind = type(value).__name__.lower()
@@ -60,17 +77,16 @@ class SparseProto(Format):
                 feature="layout",
                 hints=[Hint("allow", {"layout"}, "to convert")],
             )
-        as_rows = options.get("many", False)
-        rows = many(value) if as_rows else [triple(value)]
-        if not rows:
+        if not options.get("many", False):
+            return _coordinates(value)
+        found = _in_rows(value)
+        if not found.shape[0]:
             raise LossError(
                 "no rows: neither rank nor dtype would be stored",
                 feature="rows",
                 hints=[Hint("many", False, of="save")],
             )
-        shape = (len(rows), 3) if as_rows else (3,)
-        strings = Strings.from_items((item for row in rows for item in row), shape, "bytes")
-        return [_tensorproto.head(7, shape), _tensorproto.body(strings)[1]]
+        return _coordinates(found)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
@@ -100,12 +116,8 @@ def triple(value: Sparse) -> list[bytes]:
             got=type(value).__name__,
             hints=[Hint(purpose="tb.loads(tb.dumps(x), to='tensor') makes one")],
         )
-    value = value.to_coo()
+    value = _coordinates(value)
     indices = np.ascontiguousarray(value.parts[0], np.int64)
-    if len(value.values.shape) != 1:
-        raise LossError(
-            "TensorFlow's sparse tensors hold single values, not rows of them", feature="hybrid", hints=[USE_TB]
-        )
     shape = np.array(value.shape, np.int64)
     return [
         _message(Tensor("int64", indices.shape, indices)),
@@ -114,12 +126,22 @@ def triple(value: Sparse) -> list[bytes]:
     ]
 
 
+def _coordinates(value: Sparse) -> Sparse:
+    """The value in TensorFlow's layout, once it has single values of a dtype that TensorFlow knows."""
+    value = value.to_coo()
+    values = value.values
+    if len(values.shape) != 1:
+        raise LossError(
+            "TensorFlow's sparse tensors hold single values, not rows of them", feature="hybrid", hints=[USE_TB]
+        )
+    if isinstance(values, Tensor) and not dtypes.get(values.dtype).in_tensorflow:
+        raise LossError(f"TensorFlow has no dtype {values.dtype}", feature="dtype", hints=[USE_TB])
+    return value
+
+
 def _message(value: Tensor | Strings) -> bytes:
     """One TensorProto; strings go into tensor_content here, all lengths first, as TensorFlow does it."""
-    code = _tensorproto.code_of(value)
-    if code >= 1000:
-        raise LossError(f"TensorFlow has no dtype {value.dtype}", feature="dtype", hints=[USE_TB])  # type: ignore[union-attr]
-    head = _tensorproto.head(code, value.shape)
+    head = _tensorproto.head(_tensorproto.code_of(value), value.shape)
     if isinstance(value, Strings):
         content = b"".join(map(varint, np.diff(value.offsets).tolist())) + bytes(value.data)
         return head + (_tensorproto.CONTENT_TAG + varint(len(content)) + content if content else b"")
@@ -129,16 +151,23 @@ def _message(value: Tensor | Strings) -> bytes:
 
 def many(value: Sparse) -> list[list[bytes]]:
     """The strings of tf.io.serialize_many_sparse, three for each index of axis 0."""
-    value = value.to_coo()
+    value = _in_rows(value)
     (indices,) = value.parts
-    if len(value.shape) < 2 or indices.shape[1] != len(value.shape):
-        raise UnsupportedError(f"serialize_many_sparse wants a rank over 1, got shape {value.shape}")
-    _check_rising(indices)
     bounds = np.searchsorted(indices[:, 0], np.arange(value.shape[0] + 1)).tolist()
     return [
         triple(Sparse("coo", value.shape[1:], (indices[start:stop, 1:],), _part(value.values, start, stop)))
         for start, stop in itertools.pairwise(bounds)
     ]
+
+
+def _in_rows(value: Sparse) -> Sparse:
+    """The value as coordinates that can be cut along axis 0."""
+    value = value.to_coo()
+    (indices,) = value.parts
+    if len(value.shape) < 2 or indices.shape[1] != len(value.shape):
+        raise UnsupportedError(f"serialize_many_sparse wants a rank over 1, got shape {value.shape}")
+    _check_rising(indices)
+    return value
 
 
 def _check_rising(indices: Array) -> None:

@@ -50,17 +50,17 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-from tensorbytes import storage
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, Limits, UnsupportedError
-from tensorbytes.formats import Format, Options, _zip, check_plain
+from tensorbytes.formats import Format, Options, _zip, check_plain, known_options
 from tensorbytes.formats._torch import archive as torch_archive
+from tensorbytes.formats._torch import unread
 from tensorbytes.formats._torch import write as torch_write
 from tensorbytes.formats._torch.archive import MAGIC_BYTES, NOTES, Archive
-from tensorbytes.formats._torch.unread import skips
 from tensorbytes.formats._zip import Content
+from tensorbytes.io import storage
 from tensorbytes.tree import Document
-from tensorbytes.typing import Buffer
+from tensorbytes.typing import Buffer, bytes_view
 
 _ALIGNMENT = 64
 _PADDING = 0x4246  # "FB", the extra field that torch pads with
@@ -70,10 +70,17 @@ _ZIP = b"PK\x03\x04"
 
 class TorchFile(Format):
     name = "torchfile"
+    label = "PyTorch file"
     words = "torch.save files, without torch, without unpickling"
     suffixes = (".pt", ".pth")
+    read_by = "PyTorch"
+    holds = "everything"
     complete = True
-    read_options = frozenset({"objects"})
+    checksums = "CRC-32 of each storage"
+    read_options = known_options(objects=unread.OPTION)
+    unmistakable = True
+    may_start_like = frozenset({"zip", "tar", "pickle"})
+    lists_quickly = True
 
     def sniff(self, head: bytes, size: int) -> bool:
         if head.startswith(b"\x80"):
@@ -92,13 +99,21 @@ class TorchFile(Format):
         if notes:
             contents.append(Content(f"archive/{NOTES}", [notes]))
         contents.append(Content("archive/byteorder", [b"little"]))
-        contents += [Content(f"archive/data/{key}", [data]) for key, data in enumerate(storages)]
+        for key, data in enumerate(storages):
+            contents.append(Content(f"archive/data/{key}", [data], nbytes=bytes_view(data).nbytes))
         contents.append(Content("archive/version", [b"3\n"]))
         return _zip.archive(contents, _ALIGNMENT, _PADDING)
 
+    def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
+        check_plain(document)
+        torch_write.check(document)
+
+    def checksums_of(self, data: memoryview | None) -> str:
+        return self.checksums if data is not None and bytes(data[:4]) == _ZIP else ""  # older files have none
+
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
-        head, skip = bytes(data[:262]), skips(options)
+        head, skip = bytes(data[:262]), unread.skips(options)
         if head.startswith(_ZIP):
             yield Archive(data, budget, lazy).document(skip)
         elif head.startswith(b"\x80"):

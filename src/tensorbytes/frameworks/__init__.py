@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, unknown
+from tensorbytes import plugins
+from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 # name -> (the top-level packages its classes come from, the extra that installs it)
@@ -26,6 +27,8 @@ BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
     "scipy": (("scipy",), "scipy"),
 }
 _BY_PACKAGE = {package: name for name, (packages, _) in BUILTIN.items() for package in packages}
+_MODULES = {name: f"tensorbytes.frameworks.{name}" for name in BUILTIN}
+ENTRY_POINTS = "tensorbytes.frameworks"
 _NEUTRAL = (Tensor, Strings, Ragged, Sparse)
 # What marks the columns and tables of pandas, pyarrow and Polars.
 _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
@@ -35,18 +38,37 @@ _found: dict[type, str] = {}
 @cache
 def get(name: str) -> ModuleType:
     """The adapter of a framework; loads the framework."""
-    if name not in BUILTIN:
+    if name not in BUILTIN and name not in find_plugins():
         raise unknown("framework", name, [*BUILTIN, "tensor", "original"])
     try:
-        return importlib.import_module(f"tensorbytes.frameworks.{name}")
+        return importlib.import_module(_MODULES[name])
     except ModuleNotFoundError as error:
         if error.name not in BUILTIN[name][0]:
             raise
         raise MissingDependencyError(f"framework {name!r}", BUILTIN[name][1]) from None
 
 
+def register(name: str, module: str, packages: tuple[str, ...], extra: str = "") -> None:
+    """Add a framework to the table: `module` has to_value(x) and from_value(value, device).
+
+    `packages` are the top-level ones that its tensors' classes come from. Packages that are installed need no call: an
+    entry point of the group "tensorbytes.frameworks" has the framework's name and its module, which says PACKAGES.
+    """
+    if name in BUILTIN:
+        raise UsageError(f"there is a framework {name!r} already, in {_MODULES[name]}")
+    BUILTIN[name], _MODULES[name] = (packages, extra), module
+    _BY_PACKAGE.update(dict.fromkeys(packages, name))
+    _found.clear()
+
+
+@cache
+def find_plugins() -> list[str]:
+    """The frameworks of other packages that are installed; from now on they are in the table."""
+    return plugins.take_in(ENTRY_POINTS, BUILTIN, lambda name, module: register(name, module.__name__, module.PACKAGES))
+
+
 def of(x: Any) -> str | None:
-    """The name of the framework that a value comes from; None if it is no tensor.
+    """The name of the framework that a value comes from; None if it is not a tensor.
 
     "neutral" stands for our own values, "protocol" for anything that exports DLPack
     or `__array__`.
@@ -64,6 +86,9 @@ def _recognise(x: Any) -> str:
         name = _BY_PACKAGE.get(cls.__module__.partition(".")[0])
         if name and (name != "numpy" or issubclass(cls, np.ndarray | np.generic)):
             return name
+    package = type(x).__module__.partition(".")[0]
+    if package != "builtins" and find_plugins() and package in _BY_PACKAGE:
+        return _BY_PACKAGE[package]
     exports = _has(x, "__dlpack__") or _has(x, "__array__") or isinstance(x, bytearray | memoryview)
     return "protocol" if exports else ""
 
@@ -77,7 +102,16 @@ def _has(x: Any, name: str) -> bool:
 
 def to_value(x: Any) -> Value:
     """The neutral value of any tensor."""
+    return _to_value(x, of(x))
+
+
+def value_of(x: Any) -> Value | None:
+    """The same; None for what is not a tensor."""
     name = of(x)
+    return _to_value(x, name) if name else None
+
+
+def _to_value(x: Any, name: str | None) -> Value:
     if name == "neutral":
         value: Value = x
         return value
@@ -116,8 +150,8 @@ def from_value(value: Value, to: str, device: str | None = None) -> Any:
         return value
     if to == "original":
         to = value.origin.get("framework", "numpy")
-        if to not in BUILTIN:
-            raise UnsupportedError(f"the file says that it comes from {to!r}, which is no framework known here")
+        if to not in BUILTIN and to not in find_plugins():
+            raise UnsupportedError(f"the file says that it comes from {to!r}, which is not a framework known here")
     return get(to).from_value(value, device)
 
 

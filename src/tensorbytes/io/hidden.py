@@ -18,17 +18,17 @@ try:
 except ModuleNotFoundError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-# What a hidden name has behind that of the file: a number, and this.
+# What a hidden name has after that of the file: a number, and this.
 SUFFIX = ".tmp"
 MARK = ".tensorbytes-"
 # So many writers of one name are looked for; more get random names.
 _MOST = 8
 _KEPT = ("cut-", "unclosed-")
-# Of most file systems 255, less what several files of one writer have behind it.
+# Of most file systems 255, less what several files of one writer have after it.
 _MOST_NAME_BYTES = 245
 
 
-def beside(path: str, what: str) -> str:
+def name_beside(path: str, what: str) -> str:
     """The name that something of ours has beside `path`; of a name that leaves no room for it, the start and a hash."""
     folder, base = os.path.split(path)
     name = os.fsencode(base)
@@ -47,12 +47,12 @@ def is_hidden(name: str) -> bool:
     return MARK in name and (name.endswith(SUFFIX) or name.rpartition(MARK)[2].startswith(_KEPT))
 
 
-def kept(path: str, why: str) -> Iterator[str]:
+def kept_names(path: str, why: str) -> Iterator[str]:
     """Names for what is kept of a file, "cut" or "unclosed", without those that are there."""
     number = 0
     while True:
         number += 1
-        name = beside(path, f"{why}-{number}")
+        name = name_beside(path, f"{why}-{number}")
         if not os.path.lexists(name):
             yield name
 
@@ -60,15 +60,15 @@ def kept(path: str, why: str) -> Iterator[str]:
 def names(path: str) -> Iterator[str]:
     """Names under which `path` may be written, one after the other, without those that are in use."""
     for number in range(_MOST if fcntl is not None else 0):
-        name = beside(path, f"{number}{SUFFIX}")
-        if _free(name):
+        name = name_beside(path, f"{number}{SUFFIX}")
+        if _is_free(name):
             yield name
     while True:
-        yield beside(path, f"{os.urandom(4).hex()}{SUFFIX}")
+        yield name_beside(path, f"{os.urandom(4).hex()}{SUFFIX}")
 
 
-def _free(name: str) -> bool:
-    """Whether nobody uses a name; the file of a writer that is no more is removed."""
+def _is_free(name: str) -> bool:
+    """Whether nobody uses a name; the file of a dead writer is removed."""
     if not os.path.lexists(name):
         return True
     remove_dead(name)

@@ -60,9 +60,9 @@ class Hold:
 
     def _take(self, verb: str) -> None:
         started, pause = time.monotonic(), 0.0005
-        while not self._try():
+        while not self._try_lock():
             waited = time.monotonic() - started
-            who = _who(self._name)
+            who = _holder(self._name)
             if (who and waited > _SURE_SECONDS) or waited > _MOMENT_SECONDS:
                 raise InUseError(f"it is being written by {who or 'another writer'}", path=self.path)
             time.sleep(pause)
@@ -71,18 +71,18 @@ class Hold:
             os.truncate(self._file.fileno(), 0)
             os.pwrite(self._file.fileno(), _words(verb), 0)
 
-    def _try(self) -> bool:
+    def _try_lock(self) -> bool:
         """Take the lock, if nobody has it; true without one where there can be none."""
         for _ in range(_TRIES):
             try:
-                file = _opened(self._name)
+                file = _open_lock_file(self._name)
             except OSError as error:
                 if error.errno not in _NOT_HERE:
                     raise
                 return not os.path.lexists(self._name)  # no lock can be made: whoever writes there says so
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _stands(file, self._name):
+                if _is_current(file, self._name):
                     self._file = file
                     return True
             except BlockingIOError:
@@ -101,14 +101,14 @@ class Hold:
         """Whether it is this process that holds the path, by a lock that others see."""
         if self._file is None or self._file.closed or self._owner != os.getpid():
             return False
-        return not self._long or _stands(self._file, self._name)  # one who holds it for long may find it removed
+        return not self._long or _is_current(self._file, self._name)  # one who holds it for long may find it removed
 
     def release(self) -> None:
         if self._file is None or self._file.closed:
             return
         try:
             # Whoever holds it for long may find that somebody removed the file, and another made one.
-            if self._owner == os.getpid() and (not self._long or _stands(self._file, self._name)):
+            if self._owner == os.getpid() and (not self._long or _is_current(self._file, self._name)):
                 with contextlib.suppress(OSError):
                     os.unlink(self._name)
         finally:
@@ -136,10 +136,10 @@ def check_free(path: str) -> None:
 
 
 def _lock_name(path: str) -> str:
-    return hidden.beside(path, f"lock{hidden.SUFFIX}")
+    return hidden.name_beside(path, f"lock{hidden.SUFFIX}")
 
 
-def _opened(name: str) -> io.FileIO:
+def _open_lock_file(name: str) -> io.FileIO:
     """A lock file, which is made if there is none. What else stands under the name is removed."""
     for _ in range(_TRIES):
         try:
@@ -168,7 +168,7 @@ def _let_others_look(file: io.FileIO, found: os.stat_result) -> None:
             os.fchmod(file.fileno(), 0o644)
 
 
-def _stands(file: io.FileIO, name: str) -> bool:
+def _is_current(file: io.FileIO, name: str) -> bool:
     """Whether an open file is the one that has the name now."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.lstat(name))
@@ -182,7 +182,7 @@ def _words(verb: str) -> bytes:
     return f"{verb} {os.getpid()} {host} {now}\n".encode()
 
 
-def _who(name: str) -> str:
+def _holder(name: str) -> str:
     """What a lock file says of its holder; empty if it says nothing."""
     try:
         fd = os.open(name, os.O_RDONLY | _FLAGS)
@@ -204,11 +204,11 @@ def _who(name: str) -> str:
 
 if hasattr(os, "register_at_fork"):
 
-    def _forked() -> None:
+    def _drop_in_child() -> None:
         for hold in list(_live):
             hold._drop()
 
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_drop_in_child)
 
 
 # ---- locks of the files themselves --------------------------------------------------

@@ -68,7 +68,7 @@ class Pending:
         try:
             if close:
                 self.file.close()  # some file systems tell only now that there was no room
-            with _taken(self.path, hold):
+            with _holding(self.path, hold):
                 self._check_there()
                 os.replace(self.name, self.path)
                 self.waits = False
@@ -132,7 +132,7 @@ def replacing(path: str, *, sync: bool = True, follow: bool = True, hold: Hold |
     A link that stands there is followed, or with follow=False replaced: for names that the caller did not choose.
     """
     given = path
-    path = followed(path) if follow else absolute(path)
+    path = follow_link(path) if follow else absolute(path)
     if follow and is_special(path):
         with open(path, "wb", buffering=0) as special:
             yield special
@@ -155,12 +155,12 @@ def replacing(path: str, *, sync: bool = True, follow: bool = True, hold: Hold |
 
 def put(name: str, path: str, hold: Hold | None = None) -> None:
     """Give what is whole its name, in the place of what stands there, unless a writer has that."""
-    with _taken(path, hold):
+    with _holding(path, hold):
         os.replace(name, path)
 
 
 @contextlib.contextmanager
-def _taken(path: str, hold: Hold | None) -> Iterator[None]:
+def _holding(path: str, hold: Hold | None) -> Iterator[None]:
     """A block in which no other writer has a path: that of `hold`, if it has one."""
     if hold is not None and hold.kept:
         yield
@@ -221,7 +221,7 @@ def absolute(path: str) -> str:
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
-def followed(path: str) -> str:
+def follow_link(path: str) -> str:
     """Where a link leads that stands at the end of a path: the link stays, what it leads to is replaced.
 
     In a folder that everybody may write to, only links of ours or of the folder's owner are followed, as Linux does

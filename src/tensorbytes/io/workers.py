@@ -3,6 +3,7 @@
     map_in_order   map(work, items), several items at once, results in the order of the items
     read_ahead     the same items, made by a thread a few ahead of their use
     run_pipeline   both: one thread makes the items, the others work on them
+    Order          makes work wait until the results before its own were used
     Crew           some threads for a block: work beside the caller, such as a checksum while it writes
 
 The kernel, the codecs and the system's calls hold no GIL, so several of them run at once. Waking a thread costs more
@@ -23,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -31,7 +33,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from tensorbytes._wire.portions import Stopped, here
+from tensorbytes._wire.portions import Stopped, check_stopped, here
 from tensorbytes.errors import UsageError
 
 T = TypeVar("T")
@@ -42,6 +44,10 @@ NAME = "tensorbytes"
 MANY = 1 << 10
 _MOST_THREADS = 8
 _DEPTH = 3
+# How long a thread that has nothing to do waits before it looks whether its crew is still there.
+_IDLE_SECONDS = 1.0
+# How often work that waits for its turn looks whether that has come.
+_WAIT_SECONDS = 0.001
 _END: Any = object()
 
 
@@ -103,6 +109,23 @@ def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Ge
         return
     with contextlib.closing(read_ahead(items)) as made:
         yield from map_in_order(work, made, threads - 1)
+
+
+class ResultGate:
+    """Makes work in threads wait until the results before its own were used: then it may take their memory."""
+
+    def __init__(self) -> None:
+        self._used = 0
+
+    def advance(self) -> None:
+        """Say that one more result was used."""
+        self._used += 1
+
+    def wait_for(self, number: int) -> None:
+        """Wait until `number` results were used. Raises Stopped in a thread whose crew is being closed."""
+        while self._used < number:
+            check_stopped()
+            time.sleep(_WAIT_SECONDS)
 
 
 def _look_at(items: Iterable[T]) -> tuple[bool, Iterator[T]]:
@@ -214,7 +237,7 @@ class Crew:
         self, threads: int, name: str = NAME, patience: float | None = None, at_end: Callable[[], None] | None = None
     ) -> None:
         self._most, self._name = threads, name
-        self._shared = _Shared(patience, at_end)
+        self._shared = _Shared(weakref.ref(self), patience, at_end)
         self._forgotten: weakref.finalize[[], Crew] | None = None
 
     @property
@@ -265,7 +288,8 @@ class Crew:
 class _Shared:
     """What a crew and its threads have in common."""
 
-    def __init__(self, patience: float | None, at_end: Callable[[], None] | None) -> None:
+    def __init__(self, owner: weakref.ref[Crew], patience: float | None, at_end: Callable[[], None] | None) -> None:
+        self.owner = owner
         self.process = os.getpid()
         self.tasks: SimpleQueue[Task[Any] | None] = SimpleQueue()  # None: the thread that takes it ends
         self.running: set[Task[Any]] = set()
@@ -277,7 +301,7 @@ class _Shared:
         """The life of a thread."""
         here.is_stopped = lambda: self.stopped
         try:
-            while (task := self.tasks.get()) is not None:
+            while (task := self._next_task()) is not None:
                 if self.stopped:
                     task.drop()
                 else:
@@ -289,17 +313,27 @@ class _Shared:
             if self._at_end is not None:
                 self._at_end()
 
+    def _next_task(self) -> Task[Any] | None:
+        while True:
+            try:
+                return self.tasks.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                # An interrupt in the finalizer of a crew leaves nobody who would say that it is over.
+                if self.stopped or self.owner() is None:
+                    return None
+
     def end(self) -> None:
         """Close the crew. Whoever is interrupted in it may call it again."""
         if os.getpid() != self.process:
             return
         self.stopped = True
-        with contextlib.suppress(Empty):
-            while True:
-                if (task := self.tasks.get_nowait()) is not None:
-                    task.drop()
-        for _ in self.threads:
+        # The end of each thread comes first, and one to spare, which stops the loop below: were they taken out to be
+        # put back, an interrupt in between, in a finalizer that nobody calls again, would leave a thread for ever.
+        for _ in range(len(self.threads) + 1):
             self.tasks.put(None)
+        with contextlib.suppress(Empty):
+            while (task := self.tasks.get_nowait()) is not None:
+                task.drop()
         for thread in self.threads:
             # The collector may end a forgotten crew in any thread; an interrupt may have come before one was started.
             if thread is not threading.current_thread() and thread.ident is not None:

@@ -17,8 +17,8 @@ from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes.quantization.core import (
+        QuantizationCost,
         Quantized,
-        Report,
         applies,
         dequantize,
         dequantize_rows,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Quantization",
+    "QuantizationCost",
     "Quantize",
     "Quantized",
-    "Report",
     "applies",
     "dequantize",
     "dequantize_rows",

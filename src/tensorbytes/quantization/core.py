@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from tensorbytes.quantization.parameters import (
     at_most,
     scale_count,
 )
-from tensorbytes.quantization.search import Found, Source, smallest
+from tensorbytes.quantization.search import Encoding, FlatTensor, smallest
 from tensorbytes.quantization.spec import Quantize
 from tensorbytes.tensor import Array, InvalidValueError, Tensor, Value
 
@@ -31,7 +32,7 @@ _Back: TypeAlias = Callable[[int, Tile, Array, Array], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class QuantizationCost:
     """What a quantization costs and saves. `bytes_after` counts bits that are packed, and the parameters."""
 
     max_error: float
@@ -55,25 +56,41 @@ class Report:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantized(Displayed):
-    """A quantized tensor: the stored values, the parameters of the way back, and the report.
+    """A quantized tensor: the stored values, the parameters of the way back, and the cost.
 
     `bits` is how many of each element's low bits carry anything: a packing codec needs no more.
     """
 
     data: Tensor
     parameters: Quantization
-    report: Report
+    cost: QuantizationCost
     bits: int = field(default=0)
 
     def dequantize(self) -> Tensor:
         """The values in the dtype that they had."""
         return dequantize(self.data, self.parameters)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON: what was done and what it costs, without the tensor's values."""
+        how, cost = self.parameters, self.cost
+        return {
+            "name": self.data.name,
+            "dtype": how.dtype,
+            "stored": how.stored,
+            "shape": self.data.shape,
+            "scheme": how.scheme,
+            "axis": how.axis,
+            "group": how.group,
+            "bits": self.bits,
+            **asdict(cost),
+            "snr_db": cost.snr_db if math.isfinite(cost.snr_db) else None,  # None: nothing was lost
+        }
+
     def __str__(self) -> str:
         kind, shape = self.parameters, list(self.data.shape)
         few = f" of {self.bits} bits" if self.bits < dtypes.get(kind.stored).bits else ""
         how, _, _ = kind.describe().partition(", ")
-        return f"{kind.dtype}{shape} as {how}{few}: {self.report}"
+        return f"{kind.dtype}{shape} as {how}{few}: {self.cost}"
 
 
 class _Plan(NamedTuple):
@@ -87,13 +104,10 @@ class _Plan(NamedTuple):
 
 def applies(value: Value | Deferred, spec: Quantize | None = None) -> bool:
     """Whether a value is a dense tensor of floats; with a spec, whether that would store it in fewer bits."""
-    if getattr(value, "kind", "tensor") != "tensor" or not isinstance(value, Tensor | Deferred):
+    kind, dtype, _, _ = value.header
+    if kind != "tensor" or dtype not in ORIGINALS:
         return False
-    if value.dtype not in ORIGINALS:
-        return False
-    if spec is None or spec.dtype is None:
-        return True
-    return saves(spec.dtype, value.dtype)
+    return spec is None or spec.dtype is None or saves(spec.dtype, dtype)
 
 
 def saves(stored: str, original: str) -> bool:
@@ -104,7 +118,7 @@ def saves(stored: str, original: str) -> bool:
 
 
 def quantize(value: Tensor, spec: Quantize, name: str | None = None) -> Quantized:
-    """The tensor as the spec wants it. `name` is how errors call it."""
+    """The tensor as the spec wants it. `name` is the one shown in errors."""
     called = name if name is not None else value.name
     return _named(called, lambda: _quantize(value, spec))
 
@@ -119,8 +133,8 @@ def _quantize(value: Tensor, spec: Quantize) -> Quantized:
         )
     plan = _plan(value.shape, spec)
     flat = value.numpy().reshape(-1)
-    source = Source(flat, original, plan.parts, plan.scales)
-    found = smallest(source, spec.max_error or 0.0) if spec.dtype is None else _as_asked(source, spec)
+    tensor = FlatTensor(flat, original, plan.parts, plan.scales)
+    found = smallest(tensor, spec.max_error or 0.0) if spec.dtype is None else _as_asked(tensor, spec)
     parameters = found.parameters(original, plan.axis, plan.group)
     if spec.max_error is not None and parameters.max_error > spec.max_error:
         raise UnsupportedError(
@@ -135,8 +149,8 @@ def _quantize(value: Tensor, spec: Quantize) -> Quantized:
         parameters.stored, value.shape, found.encoded.raw.view(np.uint8), value.name, value.meta, value.origin
     )
     after = -(-flat.size * found.bits // 8) + parameters.nbytes
-    report = Report(parameters.max_error, parameters.mean_error, parameters.snr, value.nbytes, after)
-    return Quantized(data, parameters, report, found.bits)
+    cost = QuantizationCost(parameters.max_error, parameters.mean_error, parameters.snr, value.nbytes, after)
+    return Quantized(data, parameters, cost, found.bits)
 
 
 def _plan(shape: tuple[int, ...], spec: Quantize) -> _Plan:
@@ -148,39 +162,41 @@ def _plan(shape: tuple[int, ...], spec: Quantize) -> _Plan:
     return _Plan(axis, spec.group, scale_count(shape, axis, spec.group), sections(shape, axis, spec.group))
 
 
-def _as_asked(source: Source, spec: Quantize) -> Found:
+def _as_asked(tensor: FlatTensor, spec: Quantize) -> Encoding:
     stored = spec.dtype
     assert stored is not None
     if stored in CASTS:
-        return Found(passes.encode_cast(source.flat, stored, source.parts), stored)
+        return Encoding(passes.encode_cast(tensor.flat, stored, tensor.parts), stored)
     if spec.scale is not None:
-        how = _fixed(stored, spec.scale, spec.zero, source.original)
+        how = _fixed(stored, spec.scale, spec.zero, tensor.original)
     else:
-        how = _measured(source, stored, spec.is_symmetric)
-    return Found(passes.encode_affine(source.flat, source.original, source.parts, how), stored, how)
+        how = _measured(tensor, stored, spec.is_symmetric)
+    return Encoding(passes.encode_affine(tensor.flat, tensor.original, tensor.parts, how), stored, how)
 
 
 def _fixed(stored: str, scale: float, zero: int | None, original: str) -> passes.Affine:
     with np.errstate(over="ignore", under="ignore"):
         scales = np.array([scale], arithmetic(original))
     if not 0 < float(scales[0]) < np.inf:
-        raise UsageError(f"a scale of {scale:g} is none in {scales.dtype.name}, which scales of {original} are kept in")
+        raise UsageError(
+            f"a scale of {scale:g} does not fit {scales.dtype.name}, which scales of {original} are kept in"
+        )
     zeros = None if not zero else np.array([zero], "<i4")
     return passes.Affine(stored, scales, zeros, affine.limits(stored), strict=True)
 
 
-def _measured(source: Source, stored: str, symmetric: bool) -> passes.Affine:
+def _measured(tensor: FlatTensor, stored: str, symmetric: bool) -> passes.Affine:
     least, most = affine.limits(stored)
-    low, high = source.extremes
+    low, high = tensor.extremes
     if not symmetric:
         span = (0, most) if stored == "int32" else (least, most)
-        scales, zeros = affine.ranged(low, high, source.original, span)
+        scales, zeros = affine.ranged(low, high, tensor.original, span)
         return passes.Affine(stored, scales, zeros, span)
     if not stored.startswith("u"):
-        return passes.Affine(stored, affine.centred(low, high, source.original, most), None, (-most, most))
+        return passes.Affine(stored, affine.centred(low, high, tensor.original, most), None, (-most, most))
     middle = (most + 1) // 2
-    scales = affine.centred(low, high, source.original, middle - 1)
-    return passes.Affine(stored, scales, np.full(source.count, middle, "<i4"), (1, most))
+    scales = affine.centred(low, high, tensor.original, middle - 1)
+    return passes.Affine(stored, scales, np.full(tensor.count, middle, "<i4"), (1, most))
 
 
 # ---- back -------------------------------------------------------------------

@@ -24,7 +24,7 @@ _WIDEST = 31
 
 
 @dataclass
-class Source:
+class FlatTensor:
     """A tensor to be encoded, flat; its extremes are looked for once."""
 
     flat: Array
@@ -43,7 +43,7 @@ class Source:
         return self._extremes
 
 
-class Found(NamedTuple):
+class Encoding(NamedTuple):
     """An encoding: values and how they came about. `width` is set where not all bits are used."""
 
     encoded: passes.Encoded
@@ -65,12 +65,12 @@ class Found(NamedTuple):
 class _Candidate(NamedTuple):
     nbytes: int
     label: str
-    encode: Callable[[float | None, passes.Place | None], Found]
+    encode: Callable[[float | None, passes.Place | None], Encoding]
 
 
-def smallest(source: Source, bound: float) -> Found:
+def smallest(tensor: FlatTensor, bound: float) -> Encoding:
     """The first of the candidates that keeps to the bound, and is smaller than the tensor itself."""
-    candidates = _candidates(source)
+    candidates = _candidates(tensor)
     first: passes.Place | None = None
     refused: UnsupportedError | None = None
     for candidate in candidates:
@@ -80,50 +80,50 @@ def smallest(source: Source, bound: float) -> Found:
             first = over.place
         except UnsupportedError as error:  # a value that this type can't hold
             refused = error
-    raise _none(source, bound, candidates, refused)
+    raise _none(tensor, bound, candidates, refused)
 
 
-def _candidates(source: Source) -> list[_Candidate]:
-    before = source.flat.nbytes
-    room = dtypes.get(source.original).bits
+def _candidates(tensor: FlatTensor) -> list[_Candidate]:
+    before = tensor.flat.nbytes
+    room = dtypes.get(tensor.original).bits
     found = [
-        _Candidate(source.flat.size * dtypes.get(stored).itemsize, stored, _cast(source, stored))
+        _Candidate(tensor.flat.size * dtypes.get(stored).itemsize, stored, _cast(tensor, stored))
         for stored in _COMPETING
         if dtypes.get(stored).bits < room
     ]
-    own = source.count * (arithmetic(source.original).itemsize + 4)
+    own = tensor.count * (arithmetic(tensor.original).itemsize + 4)
     found += [
-        _Candidate(-(-source.flat.size * width // 8) + own, f"integers of {width} bits", _integers(source, width))
+        _Candidate(-(-tensor.flat.size * width // 8) + own, f"integers of {width} bits", _integers(tensor, width))
         for width in range(1, min(room, _WIDEST + 1))
     ]
     smaller = [candidate for candidate in found if candidate.nbytes < before or not before]
     return sorted(smaller, key=lambda candidate: candidate.nbytes)
 
 
-def _cast(source: Source, stored: str) -> Callable[[float | None, passes.Place | None], Found]:
-    def encode(bound: float | None, first: passes.Place | None) -> Found:
-        return Found(passes.encode_cast(source.flat, stored, source.parts, bound, first), stored)
+def _cast(tensor: FlatTensor, stored: str) -> Callable[[float | None, passes.Place | None], Encoding]:
+    def encode(bound: float | None, first: passes.Place | None) -> Encoding:
+        return Encoding(passes.encode_cast(tensor.flat, stored, tensor.parts, bound, first), stored)
 
     return encode
 
 
-def _integers(source: Source, width: int) -> Callable[[float | None, passes.Place | None], Found]:
+def _integers(tensor: FlatTensor, width: int) -> Callable[[float | None, passes.Place | None], Encoding]:
     stored = "uint8" if width <= 8 else "uint16" if width <= 16 else "int32"
 
-    def encode(bound: float | None, first: passes.Place | None) -> Found:
+    def encode(bound: float | None, first: passes.Place | None) -> Encoding:
         span = affine.limits(stored, width)
-        scales, zeros = affine.ranged(*source.extremes, source.original, span)
+        scales, zeros = affine.ranged(*tensor.extremes, tensor.original, span)
         how = passes.Affine(stored, scales, zeros, span)
-        encoded = passes.encode_affine(source.flat, source.original, source.parts, how, bound, first)
-        return Found(encoded, stored, how, width)
+        encoded = passes.encode_affine(tensor.flat, tensor.original, tensor.parts, how, bound, first)
+        return Encoding(encoded, stored, how, width)
 
     return encode
 
 
 def _none(
-    source: Source, bound: float, candidates: list[_Candidate], refused: UnsupportedError | None
+    tensor: FlatTensor, bound: float, candidates: list[_Candidate], refused: UnsupportedError | None
 ) -> UnsupportedError:
-    """The error that says what could be had instead: the widest few are measured for it."""
+    """The error that says what is available instead: the widest few are measured for it."""
     best: tuple[float, str] | None = None
     for candidate in candidates[-3:]:
         try:
@@ -131,7 +131,7 @@ def _none(
         except UnsupportedError:
             continue
         best = min(best, (error, candidate.label)) if best else (error, candidate.label)
-    what = f"no encoding smaller than {source.original} keeps the error within {bound:g}"
+    what = f"no encoding smaller than {tensor.original} keeps the error within {bound:g}"
     if best is not None:
         return UnsupportedError(
             f"{what}; the best is {best[1]}, with {at_most(best[0])}",

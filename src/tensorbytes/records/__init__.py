@@ -1,4 +1,4 @@
-"""TFRecord files of Examples and SequenceExamples: reading, writing, schema, index, repair.
+"""TFRecord files of Examples and SequenceExamples: reading, writing, schema, index, events.
 
 for row in open_records("train.tfrecord"):               # a dict for each record
 for batch in open_records("train@10").batches(1024):     # columns of many
@@ -11,26 +11,24 @@ from typing import TYPE_CHECKING
 from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
+    from tensorbytes.damage import Damage
+    from tensorbytes.formats.tfrecord.files.index import build_index
+    from tensorbytes.formats.tfrecord.files.splits import plan
+    from tensorbytes.formats.tfrecord.read.batch import Batch
+    from tensorbytes.formats.tfrecord.read.infer import infer as infer_schema
+    from tensorbytes.formats.tfrecord.read.reader import Records, open_records
+    from tensorbytes.formats.tfrecord.schema import Feature, Schema
+    from tensorbytes.formats.tfrecord.write.writer import RecordWriter
+    from tensorbytes.io.paths import Split
     from tensorbytes.records.events import Event, Scalars, read_events, read_scalars
-    from tensorbytes.records.files.index import build_index
-    from tensorbytes.records.files.paths import Split
-    from tensorbytes.records.files.salvage import Damage, Report, repair, verify
-    from tensorbytes.records.files.splits import plan
-    from tensorbytes.records.read.batch import Batch
-    from tensorbytes.records.read.infer import infer as infer_schema
-    from tensorbytes.records.read.reader import DamageWarning, Records, open_records
-    from tensorbytes.records.schema import Feature, Schema
-    from tensorbytes.records.write.writer import RecordWriter
 
 __all__ = [
     "Batch",
     "Damage",
-    "DamageWarning",
     "Event",
     "Feature",
     "RecordWriter",
     "Records",
-    "Report",
     "Scalars",
     "Schema",
     "Split",
@@ -40,31 +38,25 @@ __all__ = [
     "plan",
     "read_events",
     "read_scalars",
-    "repair",
-    "verify",
 ]
 
 # Where each name is, loaded when it is first asked for: whoever only reads has no use for the writer.
 _PLACES = {
-    "Batch": "read.batch",
-    "Damage": "files.salvage",
-    "DamageWarning": "read.reader",
+    "Batch": ".formats.tfrecord.read.batch",
+    "Damage": ".damage",
     "Event": "events",
-    "Feature": "schema",
-    "RecordWriter": "write.writer",
-    "Records": "read.reader",
-    "Report": "files.salvage",
+    "Feature": ".formats.tfrecord.schema",
+    "RecordWriter": ".formats.tfrecord.write.writer",
+    "Records": ".formats.tfrecord.read.reader",
     "Scalars": "events",
-    "Schema": "schema",
-    "Split": "files.paths",
-    "build_index": "files.index",
-    "infer_schema": "read.infer:infer",
-    "open_records": "read.reader",
-    "plan": "files.splits",
+    "Schema": ".formats.tfrecord.schema",
+    "Split": ".io.paths",
+    "build_index": ".formats.tfrecord.files.index",
+    "infer_schema": ".formats.tfrecord.read.infer:infer",
+    "open_records": ".formats.tfrecord.read.reader",
+    "plan": ".formats.tfrecord.files.splits",
     "read_events": "events",
     "read_scalars": "events",
-    "repair": "files.salvage",
-    "verify": "files.salvage",
 }
 
 

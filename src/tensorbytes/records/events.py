@@ -18,18 +18,27 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tensorbytes import frameworks, storage
+from tensorbytes import frameworks
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, CorruptError, Hint, LimitError, Limits, UnsupportedError, UsageError
+from tensorbytes.damage import Damage
+from tensorbytes.errors import (
+    LIMITS,
+    CorruptError,
+    DamageWarning,
+    Hint,
+    LimitError,
+    Limits,
+    UnsupportedError,
+    UsageError,
+)
 from tensorbytes.formats import _record
+from tensorbytes.formats.tfrecord.files import salvage
+from tensorbytes.formats.tfrecord.files.bytestreams import open_stream
+from tensorbytes.formats.tfrecord.files.framing import AROUND_DAMAGE, RecordBlock
+from tensorbytes.io import storage
 from tensorbytes.io.hidden import is_hidden
+from tensorbytes.io.paths import expand, only_files
 from tensorbytes.records import summaries
-from tensorbytes.records.files import salvage
-from tensorbytes.records.files.framing import AROUND_DAMAGE, Block
-from tensorbytes.records.files.paths import expand, files_alone
-from tensorbytes.records.files.salvage import Damage
-from tensorbytes.records.files.sources import open_source
-from tensorbytes.records.read.reader import DamageWarning
 from tensorbytes.records.summaries import NO_METADATA, EventFields, Metadata, ValueFields
 from tensorbytes.tensor import Array
 
@@ -106,7 +115,7 @@ class _Decoder:
         """The next records come from this file."""
         self._known = self._folders.setdefault(os.path.dirname(path), {})
 
-    def parts(self, block: Block, message: EventFields, budget: Budget) -> list[_Found]:
+    def parts(self, block: RecordBlock, message: EventFields, budget: Budget) -> list[_Found]:
         """What a record holds: something, unless only some of it is wanted."""
         data, member, tags = block.data, message.member, self._tags
         found: list[_Found] = []
@@ -130,7 +139,7 @@ class _Decoder:
             found.append(("", "empty", None, NO_METADATA))
         return found if tags is None else [part for part in found if part[0] in tags]
 
-    def _take(self, block: Block, value: ValueFields, found: list[_Found]) -> None:
+    def _take(self, block: RecordBlock, value: ValueFields, found: list[_Found]) -> None:
         raw, about = self._known.get(value.tag, _NOTHING_KNOWN)
         if value.metadata:
             own = summaries.joined(block.data, value.metadata)
@@ -142,7 +151,7 @@ class _Decoder:
             kind, content = self._content(block, value, about)
             found.append((value.tag, kind, content, about))
 
-    def _content(self, block: Block, value: ValueFields, about: Metadata) -> tuple[str, Any]:
+    def _content(self, block: RecordBlock, value: ValueFields, about: Metadata) -> tuple[str, Any]:
         data, spans = block.data, value.spans
         match value.member:
             case summaries.SIMPLE:
@@ -160,12 +169,12 @@ class _Decoder:
                 return "audio", summaries.audio(data, spans)
         return "empty", None
 
-    def _tensor(self, block: Block, value: ValueFields, about: Metadata) -> tuple[str, Any]:
+    def _tensor(self, block: RecordBlock, value: ValueFields, about: Metadata) -> tuple[str, Any]:
         # In memory of its own: an event outlives the block of the file that it was read in.
         own = memoryview(bytearray(summaries.joined(block.data, value.spans)))
         start = value.spans[0][0]
         try:
-            tensor = _record.decode(own, 0, len(own), Budget(self._limits, len(own))).leaf.whole
+            tensor = _record.decode(own, 0, len(own), Budget(self._limits, len(own))).leaf.read()
             return summaries.shown_as(tensor, about) or ("tensor", frameworks.from_value(tensor, self._to))
         except CorruptError as error:
             raise error.replaced(at=start + (error.at if len(value.spans) == 1 else 0)) from None
@@ -198,7 +207,7 @@ def read_events(
     if to not in ("tensor", "original"):
         frameworks.get(to)
     decoder = _Decoder(tags, to, limits)
-    records = _records(_targets(paths), decoder, _check_choice(on_corrupt), live, limits)
+    records = _records(event_files(paths), decoder, _check_choice(on_corrupt), live, limits)
     return (Event(message.wall_time, message.step, *part, path) for message, parts, path in records for part in parts)
 
 
@@ -218,7 +227,7 @@ def read_scalars(
     decoder = _Decoder(tags, "numpy", limits, scalars_only=True)
     found: dict[str, _Series] = {}
     path = run = ""
-    for message, parts, now in _records(_targets(paths), decoder, _check_choice(on_corrupt), live, limits):
+    for message, parts, now in _records(event_files(paths), decoder, _check_choice(on_corrupt), live, limits):
         if now != path:
             path, run = now, os.path.dirname(now)
         for tag, kind, value, _ in parts:
@@ -263,7 +272,7 @@ def _column(tag: str, values: list[Any]) -> Array:
     raise UnsupportedError(
         f"tag {tag!r} has scalars of {names}, which no one dtype can hold",
         tensor=tag,
-        hints=[Hint(operation="read_events", arguments=("paths",), purpose="reads each by itself")],
+        hints=[Hint(operation="records.read_events", arguments=("paths",), purpose="reads each by itself")],
     )
 
 
@@ -299,7 +308,7 @@ def _records(
                 yield message, parts, path
 
 
-def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Block]:
+def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[RecordBlock]:
     """The whole records of a file. Damage is an error, or a warning if it is to be skipped."""
     unfinished: list[Damage] = []
 
@@ -314,8 +323,8 @@ def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Blo
         else:
             report(damage)
 
-    with open_source(target, limits=limits) as source:
-        for block in salvage.intact(source, found, budget=Budget(limits)):
+    with open_stream(target, limits=limits) as stream:
+        for block in salvage.intact(stream, found, budget=Budget(limits)):
             while unfinished:  # nobody is at work there: records follow
                 report(unfinished.pop())
             yield block
@@ -324,27 +333,26 @@ def _blocks(target: Any, skip: bool, live: bool, limits: Limits) -> Iterator[Blo
 def _fault(damage: Damage) -> CorruptError:
     if damage.kind in _CUT:
         hints: tuple[Hint, ...] = (
-            Hint("live", True, "to read what is whole, if its writer is still at work", of="read_events"),
+            Hint("live", True, "to read what is whole, if its writer is still at work", of="records.read_events"),
         )
     elif damage.kind == "header" and damage.start == 0 and not damage.recovered:
         hints = (Hint(purpose="is this an event file?"),)
     else:
         hints = AROUND_DAMAGE
-    what = str(damage).removeprefix(f"{damage.path}: ")
-    return CorruptError(what, at=damage.start, path=damage.path, hints=hints)
+    return CorruptError(damage.describe(), at=damage.start or 0, path=damage.path, hints=hints)
 
 
-def _targets(paths: Any) -> list[Any]:
-    """Files, in the order in which they are read."""
+def event_files(paths: Any) -> list[Any]:
+    """The files of paths, globs and folders, in the order in which they are read."""
     one = storage.is_path(paths) or hasattr(paths, "read") or not isinstance(paths, Iterable)
     found: list[Any] = []
     for item in [paths] if one else paths:
         is_folder = storage.is_local(item) and os.path.isdir(item)
-        found += _event_files(os.fspath(item)) if is_folder else expand([item])
+        found += _files_below(os.fspath(item)) if is_folder else expand([item])
     return found or expand([])
 
 
-def _event_files(folder: str) -> list[str]:
+def _files_below(folder: str) -> list[str]:
     """The event files in a folder and below. Links to folders are followed, as TensorBoard does, but never twice."""
     found, seen = [], set()
     for place, below, names in os.walk(folder, onerror=_fail, followlinks=True):
@@ -356,7 +364,7 @@ def _event_files(folder: str) -> list[str]:
         found += [os.path.join(place, name) for name in names if "tfevents" in name and not is_hidden(name)]
     if not found:
         raise UsageError(f"no event files in {folder!r}: none of the names in it and below holds 'tfevents'")
-    return files_alone(sorted(found))
+    return only_files(sorted(found))
 
 
 def _fail(error: OSError) -> None:

@@ -15,7 +15,7 @@ The author of a format adds its row to `formats.BUILTIN` and calls
     testing.check_format("mine")                      # every framework that is installed
     testing.check_format("mine", only=["numpy"])
 
-and, if its bytes need side knowledge to be read, adds a line to `testing.READ_OPTIONS`.
+If its bytes need side knowledge to be read, its method `description` says what.
 The author of a framework's adapter adds a module `<name>_cases` beside the five here,
 with a list CASES and a function `fingerprint`.
 """
@@ -23,7 +23,6 @@ with a list CASES and a function `fingerprint`.
 from tensorbytes.testing import bits
 from tensorbytes.testing.case import (
     FULL,
-    READ_OPTIONS,
     Case,
     ContractError,
     Fingerprint,
@@ -43,7 +42,6 @@ from tensorbytes.testing.transfer import MAY_REFUSE, check_transfer, is_dense, t
 __all__ = [
     "FULL",
     "MAY_REFUSE",
-    "READ_OPTIONS",
     "REFUSALS",
     "Case",
     "ContractError",

@@ -25,23 +25,12 @@ from typing import Any, TypeAlias
 
 from tensorbytes import api, formats, frameworks
 from tensorbytes.errors import LossError, UnsupportedError
-from tensorbytes.formats import raw
-from tensorbytes.tensor import Tensor
 from tensorbytes.testing.refusals import refusal
 
 Fingerprint: TypeAlias = dict[str, Any]
 
 # Formats that keep metadata, so must return everything, and may refuse only what is listed.
 FULL = {name for name in formats.BUILTIN if formats.get(name).complete}
-
-
-def _describe_raw(x: Any) -> dict[str, Any]:
-    value = frameworks.to_value(x)
-    return raw.describe(value) if isinstance(value, Tensor) else {}
-
-
-# What a format must be told to read its own bytes: arguments of `loads`, made from the tensor.
-READ_OPTIONS: dict[str, Callable[[Any], Mapping[str, Any]]] = {"raw": _describe_raw}
 
 
 class ContractError(AssertionError):
@@ -123,7 +112,7 @@ def _round_trip(x: Any, before: Fingerprint, framework: str, format: str) -> Out
     except Exception as error:
         return Outcome("crash", f"{type(error).__name__}: {error}")
     try:
-        options = READ_OPTIONS.get(format, lambda x: {})(x)
+        options = formats.get(format).description(api.to_document(x))
         made = _loads(data, format, framework, options)
     except Exception as error:  # a refusal comes too late here: the tensor may be gone
         return Outcome("crash", f"written, but not read back: {type(error).__name__}: {error}")

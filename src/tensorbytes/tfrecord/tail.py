@@ -1,7 +1,7 @@
 """Where to go on in a file that is appended to, and what of its end may be cut off first.
 
 Only what is provably an unfinished last write is cut: a record whose bytes are not all there, or were never written
-(zeros, as a power cut leaves them), of a file that has shown to be of this kind, with nothing sound behind it to the
+(zeros, as a power cut leaves them), of a file that has shown to be of this kind, with nothing sound after it to the
 end of the file. Anything else is damage, for repair to deal with, and the file stays as it is. What is cut off is kept
 beside the file.
 """
@@ -15,10 +15,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tensorbytes import storage
 from tensorbytes._wire import BAD_LENGTH, CUT_PAYLOAD, crc32c, mask, resync
 from tensorbytes.errors import CorruptError, Hint, TornTailWarning
-from tensorbytes.io import hidden, publish
+from tensorbytes.io import hidden, publish, storage
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 
@@ -130,7 +129,7 @@ def _unpadded(file: Any, start: int, size: int) -> int:
 
 
 def _is_sound(file: Any, start: int, length: int) -> bool:
-    """Whether a record's data have their checksum behind them."""
+    """Whether a record's data have their checksum after them."""
     at, end, crc = start, start + length, 0
     while at < end:
         piece = _read(file, at, min(_READ_BYTES, end - at))
@@ -148,7 +147,7 @@ def _read(file: Any, at: int, size: int) -> bytes:
 
 
 def cut(file: Any, path: str, good: int, what: str, stacklevel: int) -> None:
-    """Cut a file off behind its last whole object, if there is more: that is kept beside it, and told of."""
+    """Cut a file off after its last whole object, if there is more: that is kept beside it, and told of."""
     torn = os.fstat(file.fileno()).st_size - good
     if not torn:
         return
@@ -164,7 +163,7 @@ def cut(file: Any, path: str, good: int, what: str, stacklevel: int) -> None:
 def _kept(file: Any, path: str, start: int) -> str:
     """Copy the end of a file to one beside it, on disk; its name."""
     mode = os.fstat(file.fileno()).st_mode & 0o777
-    for name in hidden.kept(path, "cut"):
+    for name in hidden.kept_names(path, "cut"):
         try:
             copy = open(name, "xb", buffering=0, opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115
         except FileExistsError:

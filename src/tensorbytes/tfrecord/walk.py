@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import storage
 from tensorbytes._wire import CUT_HEADER, CUT_PAYLOAD, OK, scan
+from tensorbytes.io import storage
 from tensorbytes.tensor import Array
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES
 

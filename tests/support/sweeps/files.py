@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import tensorbytes as tb
-from tensorbytes.tools import soundness
 from tests.support.golden import OBJECTS, STORED, write
 from tests.support.sweeps.golden import (
     BLOCKS,
@@ -255,7 +254,7 @@ def recorded(count: int, **options: Any) -> bytes:
 
 def records(name: str, data: bytes, small: int, compression: str = "none", *ways: str) -> Golden:
     """With the schema of the whole file: of a shorter one, another might be inferred."""
-    schema = tb.infer_schema(io.BytesIO(data), compression=compression)
+    schema = tb.records.infer_schema(io.BytesIO(data), compression=compression)
     more: dict[str, Any] = {"checked": True, "stream": True, "working": BLOCKS + INFLATER}
     options = {"schema": schema, "compression": compression}
     if compression != "none":
@@ -290,17 +289,19 @@ def events() -> Iterator[Golden]:
 
 def schemas() -> Iterator[Golden]:
     spec = {
-        "image": tb.Feature("uint8", (None, None, 3), encoding="tensorproto"),
-        "label": tb.Feature("int64", (), default=-1),
-        "words": tb.Feature("text", (None,)),
+        "image": tb.records.Feature("uint8", (None, None, 3), encoding="tensorproto"),
+        "label": tb.records.Feature("int64", (), default=-1),
+        "words": tb.records.Feature("text", (None,)),
     }
     few = {"label": spec["label"]}
-    yield one("few", tb.Schema(few).to_json().encode(), "schema")
-    yield one("several", tb.Schema(spec, {"frames": tb.Feature("float32", (4,))}).to_json().encode(), "schema")
-    wide = {f"feature_{n}": tb.Feature("float32", (n,)) for n in range(20)}
-    yield one("wide", tb.Schema(wide).to_json().encode(), "schema", small=0)
+    yield one("few", tb.records.Schema(few).to_json().encode(), "schema")
+    yield one(
+        "several", tb.records.Schema(spec, {"frames": tb.records.Feature("float32", (4,))}).to_json().encode(), "schema"
+    )
+    wide = {f"feature_{n}": tb.records.Feature("float32", (n,)) for n in range(20)}
+    yield one("wide", tb.records.Schema(wide).to_json().encode(), "schema", small=0)
     rows = recorded(3)
-    beside = tb.Schema({"x": ("float32", (None,)), "label": "int64", "word": "text"}).to_json().encode()
+    beside = tb.records.Schema({"x": ("float32", (None,)), "label": "int64", "word": "text"}).to_json().encode()
     files = {"x.tfrecord": rows, "x.tfrecord.schema.json": beside}
     more: dict[str, Any] = {"opened": "x.tfrecord", "working": BLOCKS + PIECE}
     yield Golden("beside", files, ("path rows",), damaged="x.tfrecord.schema.json", **more)
@@ -313,7 +314,7 @@ def record_index() -> Iterator[Golden]:
             path = Path(name) / "x.tfrecord"
             path.write_bytes(recorded(count))
             stamp(path)
-            tb.build_index(path)
+            tb.records.build_index(path)
             files = {file.name: file.read_bytes() for file in Path(name).iterdir()}
         more: dict[str, Any] = {"ways": ("indexed",), "opened": "x.tfrecord", "checked": True, "small": count == 4}
         more |= {"working": BLOCKS, "renewed": True}
@@ -323,7 +324,7 @@ def record_index() -> Iterator[Golden]:
 def manifests() -> Iterator[Golden]:
     def fill(at: Path) -> None:
         tb.save(FEW, at / "m.safetensors")
-        soundness.write_manifest(str(at / "m.safetensors"), str(at / "m.safetensors.sums.json"))
+        tb.verify(at / "m.safetensors", write_manifest=True)
 
     more: dict[str, Any] = {"ways": ("manifest",), "opened": "m.safetensors", "checked": True, "working": PIECE}
     yield from each("few", folder_of(fill), small=500, **more)

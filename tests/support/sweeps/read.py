@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensorbytes as tb
-from tensorbytes import loader
-from tensorbytes.records.files.salvage import verify
+from tensorbytes import opening
+from tensorbytes.formats import _opened
+from tensorbytes.formats.tfrecord.files.salvage import check_records
+from tensorbytes.ops import manifests
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor
-from tensorbytes.tools import soundness
 
 Pieces = Iterator[Any]
 
@@ -125,7 +126,11 @@ def all_objects(place: Place) -> Pieces:
 
 
 def listed(place: Place) -> Pieces:
-    """The objects of a stream, one after the other."""
+    """The objects of a stream, one after the other; the rows of a table."""
+    opened = opening.open_bytes(memoryview(place.data), place.format, tb.errors.LIMITS, {})
+    if opened.rows:
+        yield from (plain(dict(table.columns)) for table in opened.tables(1))
+        return
     with tb.open(io.BytesIO(place.data), format=place.format, to="tensor") as file:
         yield from map(plain, file)
 
@@ -145,11 +150,11 @@ def path_mapped(place: Place) -> Pieces:
 
 def large(place: Place) -> Pieces:
     """As files of many mebibytes are read: in pieces, by two threads."""
-    before, loader.FROM_BYTES = loader.FROM_BYTES, 1
+    before, _opened._LARGE_BYTES = _opened._LARGE_BYTES, 1
     try:
         yield plain(tb.load(place.path, place.format, to="tensor"))
     finally:
-        loader.FROM_BYTES = before
+        _opened._LARGE_BYTES = before
 
 
 # ---- records ------------------------------------------------------------------------
@@ -196,25 +201,25 @@ def kept_rows(place: Place) -> Pieces:
 
 def verified(place: Place) -> Pieces:
     """What the report says; that intact and lost bytes are the whole file is checked here."""
-    report = verify(io.BytesIO(place.data), compression=place.options["compression"])
+    report = check_records(io.BytesIO(place.data), compression=place.options["compression"])
     assert report.intact + report.lost == report.size
     if not report.ok:
-        raise tb.CorruptError("damaged", at=report.damages[0].start)
+        raise tb.errors.CorruptError("damaged", at=report.damages[0].start)
     yield from range(report.records)
 
 
 def events(place: Place) -> Pieces:
-    for event in tb.read_events(io.BytesIO(place.data)):
+    for event in tb.records.read_events(io.BytesIO(place.data)):
         yield plain(dataclasses.replace(event, path=""))
 
 
 def kept_events(place: Place) -> Pieces:
-    for event in tb.read_events(io.BytesIO(place.data), on_corrupt="skip"):
+    for event in tb.records.read_events(io.BytesIO(place.data), on_corrupt="skip"):
         yield plain(dataclasses.replace(event, path=""))
 
 
 def scalars(place: Place) -> Pieces:
-    for tag, series in tb.read_scalars(io.BytesIO(place.data)).items():
+    for tag, series in tb.records.read_scalars(io.BytesIO(place.data)).items():
         for one in zip(*series, strict=True):
             yield tag, plain(one)
 
@@ -235,8 +240,8 @@ def indexed(place: Place) -> Pieces:
 
 
 def schema(place: Place) -> Pieces:
-    made = tb.Schema.from_json(place.data)
-    assert tb.Schema.from_json(made.to_json()) == made
+    made = tb.records.Schema.from_json(place.data)
+    assert tb.records.Schema.from_json(made.to_json()) == made
     yield made.to_json()
 
 
@@ -245,11 +250,11 @@ def schema(place: Place) -> Pieces:
 
 def manifest(place: Place) -> Pieces:
     """A file is sound, or some of it is not: that counts as refused."""
-    beside = soundness.manifest_path(place.path)
-    found = soundness.check(place.path, place.format, manifest=beside)
+    beside = manifests.path_beside(place.path)
+    found = tb.verify(place.path, place.format, manifest=beside)
     if not found.ok:
-        raise tb.CorruptError(found.faults[0].what, at=found.faults[0].at or 0, path=place.path)
-    yield found.tensors, plain(soundness.read_manifest(beside))
+        raise tb.errors.CorruptError(found.damages[0].what, at=found.damages[0].start or 0, path=place.path)
+    yield found.tensors, plain(manifests.read_manifest(beside))
     yield plain(tb.load(place.path, to="tensor"))
 
 
@@ -261,7 +266,7 @@ def trial(place: Place) -> Pieces:
     data = place.data
     if data == b"":
         bytes(20 << 20)
-        raise tb.CorruptError("memory was taken first", at=0)
+        raise tb.errors.CorruptError("memory was taken first", at=0)
     if data == b"o":
         raise KeyError("o")
     if data == b"nk":
@@ -269,7 +274,7 @@ def trial(place: Place) -> Pieces:
     if data == b"mk":
         bytearray(1 << 29)
     if data == b"kk":
-        raise tb.CorruptError("a place that is not there", at=99)
+        raise tb.errors.CorruptError("a place that is not there", at=99)
     if data == b"gk":
         yield b"other data"
         return
@@ -280,7 +285,7 @@ def trial(place: Place) -> Pieces:
     if data == b"Ok":
         plain(functools.reduce(lambda inner, _: [inner], range(100_000), []))
     if data[1:] != b"k":
-        raise tb.CorruptError("as it should be", at=1)
+        raise tb.errors.CorruptError("as it should be", at=1)
     yield b"ok"
 
 

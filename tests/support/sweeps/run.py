@@ -33,6 +33,7 @@ from typing import Any
 import tensorbytes as tb
 from tensorbytes import formats, opening
 from tensorbytes.errors import SidecarWarning
+from tensorbytes.io.source import Source
 from tests.support import ROOT
 from tests.support.sweeps.files import AREAS, goldens
 from tests.support.sweeps.golden import Golden, stamp
@@ -54,7 +55,13 @@ ENDLESS_SECONDS = 20
 MOST_DEATHS = 10
 # Every so many cases the memory is traced, which takes several times as long.
 TRACE_EVERY = 23
-OURS = (tb.CorruptError, tb.LimitError, tb.UnsupportedError, tb.SchemaError, tb.UsageError)
+OURS = (
+    tb.errors.CorruptError,
+    tb.errors.LimitError,
+    tb.errors.UnsupportedError,
+    tb.errors.SchemaError,
+    tb.errors.UsageError,
+)
 # Where nobody says that it is a frame, damaged ones may look like something else.
 UNTOLD = ("shortcut", "sliced")
 CASE = struct.Struct("<qqq")  # golden, way, case
@@ -138,9 +145,11 @@ class Reading:
     def verdict(self, case: int, size: int, pieces: list[Any], error: BaseException | None) -> str:
         """What a case ended in; what must not be starts with "!"."""
         if error is not None:
-            if type(error) not in (OURS if self.golden.format != "tb" or self.name in UNTOLD else (tb.CorruptError,)):
+            if type(error) not in (
+                OURS if self.golden.format != "tb" or self.name in UNTOLD else (tb.errors.CorruptError,)
+            ):
                 return f"! {type(error).__name__}: {error}"
-            if type(error) is tb.CorruptError and not 0 <= error.at <= self.size_of(error.path, size):
+            if type(error) is tb.errors.CorruptError and not 0 <= error.at <= self.size_of(error.path, size):
                 return f"! byte {error.at} is outside the file: {error}"
         flipped = (case - len(self.golden.data)) // 8
         if pieces == self.pieces:
@@ -198,11 +207,11 @@ def warm_up(readings: dict[tuple[int, int], Reading], note: Callable[..., bool])
     """Load what is loaded when it is first used, so that it is not counted."""
     for data in (b"", b"\x80\x04K\x01.", b"<html>", b"version https://git-lfs", b"PK\3\4", bytes(100), b"\xff" * 100):
         for name in formats.BUILTIN:
-            with contextlib.suppress(tb.TensorbytesError):
-                opening.choose(data, len(data), "<bytes>", name)
-            with contextlib.suppress(tb.TensorbytesError):
+            with contextlib.suppress(tb.errors.TensorbytesError):
+                opening.choose(Source.of_bytes(memoryview(data)), name)
+            with contextlib.suppress(tb.errors.TensorbytesError):
                 tb.loads(data, name)
-        with contextlib.suppress(tb.TensorbytesError):
+        with contextlib.suppress(tb.errors.TensorbytesError):
             tb.loads(data)
     for place, reading in readings.items():
         count = 9 * len(reading.golden.data)
@@ -217,7 +226,7 @@ def warm_up(readings: dict[tuple[int, int], Reading], note: Callable[..., bool])
 def child(area: str, small: bool, fatal: list[list[int]], progress: str) -> Found:
     """All cases but those that ended a process before."""
     warnings.simplefilter("error")
-    warnings.simplefilter("ignore", tb.DamageWarning)
+    warnings.simplefilter("ignore", tb.errors.DamageWarning)
     warnings.simplefilter("ignore", SidecarWarning)  # a damaged index is not used, and said to be
     found = Found()
     skipped = set(map(tuple, fatal))

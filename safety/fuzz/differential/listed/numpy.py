@@ -126,7 +126,7 @@ ROWS = [
     Divergence(
         _NPZ,
         THEIRS,
-        "is no npy array",
+        "is not an npy array",
         "a member that is no npy array",
         "NumPy returns its bytes in place of an array",
         zipped(b"text"),

@@ -112,7 +112,7 @@ def _value_of_ours(value: Any) -> Any:
         text = ("S" if value.values.encoding == "bytes" else "U") if isinstance(value.values, tb.Strings) else ""
         return "rows", [_listed(row, text) for row in value.rows()]
     if value.dtype in ("datetime64", "timedelta64") if not isinstance(value, tb.Strings) else False:
-        unit = value.meta["numpy.dtype"]
+        unit = value.origin["numpy.dtype"]
         return unit, list(value.shape), bytes(value.data)
     return neutral(value)
 

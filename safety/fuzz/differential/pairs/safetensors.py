@@ -52,7 +52,7 @@ class SafeTensors(Pair):
         (document,) = formats.get("safetensors").decode(memoryview(raw), LIMITS, False, {})
         rows, meta = {}, dict(document.meta)
         for leaf in document.leaves:
-            x = leaf.whole
+            x = leaf.read()
             if not leaf.path:  # an empty dict, which has the metadata of the whole
                 return {}, dict(x.meta)
             row = dtypes.get(x.dtype)

@@ -21,7 +21,7 @@ from safety.fuzz.differential.outcome import LIMITS
 from safety.fuzz.differential.pair import Pair
 from safety.fuzz.differential.pairs import upb
 from tensorbytes import dtypes
-from tensorbytes.records.schema import Feature, Schema
+from tensorbytes.formats.tfrecord.schema import Feature, Schema
 from tests.support import wire_bytes
 from tests.support.example_bytes import Grammar
 

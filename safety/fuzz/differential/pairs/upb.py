@@ -16,7 +16,7 @@ from safety.fuzz.differential.mutate import damage, often_one, pool, splice
 from safety.fuzz.differential.outcome import LIMITS
 from safety.fuzz.differential.pair import Pair
 from tensorbytes import dtypes
-from tensorbytes.records.example import parse_example, parse_sequence
+from tensorbytes.formats.tfrecord.example import parse_example, parse_sequence
 
 _FIELDS = {"float_val": 5, "double_val": 6, "int_val": 7, "scomplex_val": 9, "int64_val": 10, "bool_val": 11,
            "dcomplex_val": 12, "half_val": 13, "uint32_val": 16, "uint64_val": 17, "float8_val": 18}  # fmt: skip
@@ -162,7 +162,7 @@ class SparseProto(Pair):
 
 def sparse_neutral(value: Any) -> Any:
     if not isinstance(value, tb.Sparse):
-        raise tb.UnsupportedError("read as what fields of ours make of it")
+        raise tb.errors.UnsupportedError("read as what fields of ours make of it")
     return list(value.shape), value.parts[0].astype("<i8").tobytes(), neutral(value.values)
 
 

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tensorbytes import storage
+from tensorbytes import rows
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LIMITS, Hint, Limits, SchemaError, UnsupportedError, UsageError
+from tensorbytes.errors import (
+    LIMITS,
+    Hint,
+    Limits,
+    LossError,
+    SchemaError,
+    UnsupportedError,
+    UsageError,
+)
 from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
-from tensorbytes.formats._arrow.read import Rows
-from tensorbytes.formats._arrow.table import Place, Source
+from tensorbytes.formats._arrow.read import ColumnValue
+from tensorbytes.formats._arrow.table import ColumnReader, StoredTable
 from tensorbytes.formats._arrow.write import arrow
-from tensorbytes.tensor import Value, with_meta, with_origin
+from tensorbytes.formats._opened import Created, Opened, as_loss
+from tensorbytes.io import storage
+from tensorbytes.io.storage import naming
+from tensorbytes.lazy import made_once
+from tensorbytes.rows import Column, Table
+from tensorbytes.tensor import Ragged, Value, with_meta, with_origin
+from tensorbytes.tree import Document
 from tensorbytes.typing import bytes_view
+
+# Rows that come one by one are written this many at a time.
+_GATHERED_ROWS = 1024
 
 
 class BatchWriter:
@@ -182,21 +199,91 @@ def _described(field: Any) -> str:
     return f"{field.type}{f' with the note {note}' if note else ''}"
 
 
-# ---- reading ------------------------------------------------------------------
-
-
 def check(columns: Mapping[str, Value]) -> None:
     """Raise what `write` would raise over these values."""
     arrow_table.table(arrow_table.by_name(columns), rows=True)
 
 
+# ---- as files of rows ---------------------------------------------------------
+
+
+class OpenedTable(Opened):
+    """Arrow and Parquet files, a record batch at a time."""
+
+    @made_once
+    def rows(self) -> bool:
+        """Whether it is a table of rows, rather than one document in a single row."""
+        return self.data is not None and has_rows(self.data)
+
+    def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
+        names = [str(leaf.name) for document in self.decode(True) for leaf in document.leaves]
+        everything = takes is None or all(map(takes, names))  # a tensor without a name is a column all the same
+        chosen = None if everything or takes is None else [name for name in names if takes(name)]
+        with naming(self.path):
+            for values in read_batches(self.data, size, columns=chosen, limits=self.limits):
+                yield Table(values, next((rows.count(value) or 0 for value in values.values()), 0))
+
+
+class CreatedTable(Created):
+    """Arrow and Parquet files; rows that come one by one are gathered."""
+
+    columns_only = True
+
+    def __init__(self, target: storage.Target, kind: str, options: Mapping[str, Any], sync: bool) -> None:
+        self._target = target
+        self._writer = BatchWriter(target, kind, sync=sync, **options)
+        self._waiting: dict[str, Column] = {}
+        self._ragged: set[str] = set()
+        self._rows = self._count = 0
+
+    def check(self, columns: Mapping[str, Value]) -> None:
+        with as_loss():
+            check(columns)
+
+    def add(self, item: Document | Table) -> None:
+        if isinstance(item, Table):
+            self._drain()
+            self._writer.write(item.columns)
+            self._count += item.rows
+            return
+        values = {str(leaf.name): leaf.read() for leaf in item.leaves}
+        if self._waiting and values.keys() != self._waiting.keys():
+            odd = min(values.keys() ^ self._waiting.keys())
+            raise LossError(f"row {self._count}: a table has the same columns in each row, not {odd!r}", feature="rows")
+        for name, value in values.items():
+            self._waiting.setdefault(name, Column(ragged=name in self._ragged)).add_row(value)
+        self._rows += 1
+        self._count += 1
+        if self._rows >= _GATHERED_ROWS:
+            self._drain()
+
+    def _drain(self) -> None:
+        if self._rows:
+            batch = {name: column.finish() for name, column in self._waiting.items()}
+            # Once ragged, always ragged: a batch of equal rows by chance is not another column.
+            self._ragged |= {name for name, value in batch.items() if isinstance(value, Ragged)}
+            self._writer.write(batch)
+            self._waiting, self._rows = {}, 0
+
+    def close(self) -> list[str]:
+        self._drain()
+        self._writer.close()
+        return [storage.describe(self._target)]
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+# ---- reading ------------------------------------------------------------------
+
+
 def has_rows(source: Any) -> bool:
     """Whether a file is a table of rows, which read_batches gives, rather than one document in a single row."""
-    by_row, found = arrow_table.places(_opened(source, Budget(LIMITS)))
-    return by_row and not any(place.nested or {"layout", "of"} & set(note) for place, note in found)
+    by_row, found = arrow_table.column_readers(_opened(source, Budget(LIMITS)))
+    return by_row and not any(reader.nested or {"layout", "of"} & set(note) for reader, note in found)
 
 
-def _opened(source: Any, budget: Budget) -> Source:
+def _opened(source: Any, budget: Budget) -> StoredTable:
     if not storage.is_path(source):
         data = bytes_view(source)
     else:
@@ -223,56 +310,56 @@ def read_batches(
 
 
 # A column, its metadata and its origin.
-_Chosen: TypeAlias = tuple[Place, dict[str, str], dict[str, str]]
+_Chosen: TypeAlias = tuple[ColumnReader, dict[str, str], dict[str, str]]
 
 
 def _texts(said: Any) -> dict[str, str]:
     return {str(key): str(text) for key, text in said.items()} if isinstance(said, dict) else {}
 
 
-def _chosen(source: Source, columns: Sequence[str] | None) -> list[_Chosen]:
+def _chosen(stored: StoredTable, columns: Sequence[str] | None) -> list[_Chosen]:
     found = {}
-    for place, note in arrow_table.places(source)[1]:
-        if columns is not None and place.name not in columns:
+    for reader, note in arrow_table.column_readers(stored)[1]:
+        if columns is not None and reader.name not in columns:
             continue
-        if "layout" in note or "of" in note or place.nested:
+        if "layout" in note or "of" in note or reader.nested:
             raise UnsupportedError(
-                f"column {place.name!r} is one value, not rows of it",
-                tensor=place.name,
+                f"column {reader.name!r} is one value, not rows of it",
+                tensor=reader.name,
                 hints=[Hint(operation="load", arguments=("path",), purpose="reads the file")],
             )
-        if place.name in found:
+        if reader.name in found:
             raise UnsupportedError(
-                f"two columns are named {place.name!r}", tensor=place.name, hints=[Hint(purpose="rename one")]
+                f"two columns are named {reader.name!r}", tensor=reader.name, hints=[Hint(purpose="rename one")]
             )
-        found[place.name] = place, _texts(note.get("meta")), _texts(note.get("origin"))
+        found[reader.name] = reader, _texts(note.get("meta")), _texts(note.get("origin"))
     missing = [name for name in columns or () if name not in found]
     if missing:
         raise UsageError(
-            f"there is no column {missing[0]!r}; there are {', '.join(map(repr, source.schema.names[:8]))}"
+            f"there is no column {missing[0]!r}; there are {', '.join(map(repr, stored.schema.names[:8]))}"
         )
     return list(found.values())
 
 
-def _batches(source: Source, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[dict[str, Value]]:
+def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[dict[str, Value]]:
     pending: list[list[Any]] = [[] for _ in chosen]
     have = 0
-    for number, count in enumerate(source.lengths):
-        budget = budget.renewed(source.size)
-        for held, (place, *_) in zip(pending, chosen, strict=True):
-            held.extend(place.arrays(number, number + 1, budget))
+    for number, count in enumerate(stored.lengths):
+        budget = budget.renewed(stored.size)
+        for held, (reader, *_) in zip(pending, chosen, strict=True):
+            held.extend(reader.arrays(number, number + 1, budget))
         have += count
         while have >= rows:
-            yield _taken(pending, chosen, rows, budget.renewed(source.size))
+            yield _taken(pending, chosen, rows, budget.renewed(stored.size))
             have -= rows
     if have:
-        yield _taken(pending, chosen, have, budget.renewed(source.size))
+        yield _taken(pending, chosen, have, budget.renewed(stored.size))
 
 
 def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: Budget) -> dict[str, Value]:
     """The first rows of what is pending, which is taken away."""
     batch: dict[str, Value] = {}
-    for held, (place, meta, origin) in zip(pending, chosen, strict=True):
+    for held, (reader, meta, origin) in zip(pending, chosen, strict=True):
         want, arrays = rows, []
         while want:
             array = held.pop(0)
@@ -282,6 +369,6 @@ def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: B
             if len(array):
                 arrays.append(array)
             want -= len(array)
-        found: Rows = place.read(arrays, budget)
-        batch[place.name] = with_origin(with_meta(found, meta=meta), origin)
+        found: ColumnValue = reader.read(arrays, budget)
+        batch[reader.name] = with_origin(with_meta(found, meta=meta), origin)
     return batch

@@ -120,7 +120,7 @@ def message(data: memoryview, at: int) -> Message | None:
     return Message(kind, header, first, start, start + body, table.scalar(0, "<h"))
 
 
-class Batch(NamedTuple):
+class BatchClaim(NamedTuple):
     """What a record batch claims before it is read."""
 
     rows: int
@@ -128,7 +128,7 @@ class Batch(NamedTuple):
     claimed: int  # bytes that decompression would make
 
 
-def record_batch(data: memoryview, found: Message) -> Batch:
+def record_batch(data: memoryview, found: Message) -> BatchClaim:
     header = found.header.table(1) if found.kind == DICTIONARY else found.header
     if header is None:
         raise CorruptError("a dictionary without data", at=found.at)
@@ -136,7 +136,7 @@ def record_batch(data: memoryview, found: Message) -> Batch:
     if rows < 0:
         raise CorruptError(f"a record batch of {rows} rows", at=found.at)
     if header.place(3) is None:
-        return Batch(rows, False, 0)
+        return BatchClaim(rows, False, 0)
     claimed = 0
     start, count = header.vector(2, _PAIR.size)
     for index in range(count):
@@ -150,7 +150,7 @@ def record_batch(data: memoryview, found: Message) -> Batch:
         if size < -1:
             raise CorruptError(f"a compressed buffer that claims {size} bytes", at=at)
         claimed += max(size, 0)
-    return Batch(rows, True, claimed)
+    return BatchClaim(rows, True, claimed)
 
 
 def has_end(data: memoryview) -> bool:
@@ -158,9 +158,9 @@ def has_end(data: memoryview) -> bool:
     return bytes(data[-8:]) == CONTINUES + bytes(4)
 
 
-def batches(data: memoryview) -> list[Batch]:
+def batches(data: memoryview) -> list[BatchClaim]:
     """The record batches of a file or a stream, without their content; dictionaries count as claims alone."""
-    found: list[Batch] = []
+    found: list[BatchClaim] = []
     extra = 0
     for item in _file(data) if bytes(data[:6]) == MAGIC else _stream(data):
         if item.kind not in (DICTIONARY, RECORDS):
@@ -174,7 +174,7 @@ def batches(data: memoryview) -> list[Batch]:
     return found
 
 
-def check_claims(found: list[Batch], size: int, budget: Budget, lazy: bool) -> None:
+def check_claims(found: list[BatchClaim], size: int, budget: Budget, lazy: bool) -> None:
     """Refuse to decompress what only claims to be there. Lazily read batches are taken one by one."""
     total = max((batch.claimed for batch in found), default=0) if lazy else sum(batch.claimed for batch in found)
     budget.renewed(size).copy(total, "compressed record batches", 0)

@@ -8,10 +8,10 @@ from typing import Any
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats._arrow import flat as arrow_flat
-from tensorbytes.formats._arrow.table import KEY, Source, refusing
+from tensorbytes.formats._arrow.table import KEY, StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
-COMPRESSIONS = (None, "lz4", "zstd")
+COMPRESSIONS: tuple[str | None, ...] = (None, "lz4", "zstd")
 
 
 class Pieces:
@@ -71,7 +71,7 @@ def encode(table: Any, stream: bool, compression: str | None) -> Iterator[Any]:
     yield from sink.take()
 
 
-class Ipc(Source):
+class Ipc(StoredTable):
     """The record batches of a file or a stream. Uncompressed ones are views of the buffer."""
 
     def __init__(self, data: memoryview, budget: Budget, lazy: bool) -> None:
@@ -120,7 +120,7 @@ def empty(kind: Any) -> Any:
     return arrow().nulls(0, kind)  # unlike array([], kind), of every type
 
 
-class InMemory(Source):
+class InMemory(StoredTable):
     """A pyarrow.Table."""
 
     def __init__(self, table: Any) -> None:

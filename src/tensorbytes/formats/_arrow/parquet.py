@@ -8,10 +8,11 @@ from typing import Any
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
-from tensorbytes.formats._arrow.table import Source, refusing
+from tensorbytes.formats._arrow.table import StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
-COMPRESSIONS = (None, "snappy", "gzip", "brotli", "lz4", "zstd")
+COMPRESSIONS = (None, "snappy", "lz4", "zstd")
+SLOW_COMPRESSIONS = ("gzip", "brotli")
 # A row group is read as a whole: small enough for memory, large enough to be worth a seek.
 GROUP_BYTES = 64 << 20
 _MOST_ROWS = 1 << 20
@@ -24,9 +25,9 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
     """pyarrow's writer of row groups. Pages carry checksums."""
     import pyarrow.parquet as parquet
 
-    if compression not in COMPRESSIONS:
-        known = ", ".join(map(repr, COMPRESSIONS))
-        raise UsageError(f"compression={compression!r}", expected=f"one of {known}")
+    known = (*COMPRESSIONS, *SLOW_COMPRESSIONS)
+    if compression not in known:
+        raise UsageError(f"compression={compression!r}", expected=f"one of {', '.join(map(repr, known))}")
     return parquet.ParquetWriter(
         sink,
         schema,
@@ -45,12 +46,16 @@ def _repeats(kind: Any) -> bool:
 
 def group_rows(table: Any, rows: Any) -> int:
     """How many rows go into a row group."""
-    if rows is None:
-        each = max(table.nbytes // max(table.num_rows, 1), 1)
-        return int(min(max(GROUP_BYTES // each, 1), _MOST_ROWS))
-    if type(rows) is not int or rows < 1:
+    check_group_rows(rows)
+    if rows is not None:
+        return int(rows)
+    each = max(table.nbytes // max(table.num_rows, 1), 1)
+    return int(min(max(GROUP_BYTES // each, 1), _MOST_ROWS))
+
+
+def check_group_rows(rows: Any) -> None:
+    if rows is not None and (type(rows) is not int or rows < 1):
         raise UsageError(f"row_group_rows={rows!r}", expected="a whole number, 1 or more")
-    return rows
 
 
 def encode(table: Any, compression: str | None, rows: int) -> Iterator[Any]:
@@ -63,7 +68,7 @@ def encode(table: Any, compression: str | None, rows: int) -> Iterator[Any]:
     yield from sink.take()
 
 
-class Parquet(Source):
+class Parquet(StoredTable):
     """The row groups of a file, read column by column when asked."""
 
     def __init__(self, data: memoryview) -> None:

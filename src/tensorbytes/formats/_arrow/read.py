@@ -23,13 +23,13 @@ from tensorbytes.formats._arrow.write import arrow, carrier
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
 from tensorbytes.typing import bytes_view
 
-Rows: TypeAlias = Tensor | Strings | Ragged
+ColumnValue: TypeAlias = Tensor | Strings | Ragged
 
 
 # ---- arrays --------------------------------------------------------------------
 
 
-def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, where: str) -> Rows:
+def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, where: str) -> ColumnValue:
     """The rows of a validated array, of the form that its type and its note promised."""
     try:
         if "shapes" in own or wanted.ragged:
@@ -47,7 +47,7 @@ def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, wher
     return amended(found, None, wanted.meta, wanted.origin) if wanted.origin else found
 
 
-def _value(array: Any, budget: Budget, where: str) -> Rows:
+def _value(array: Any, budget: Budget, where: str) -> ColumnValue:
     pa = arrow()
     kind, count = array.type, len(array)
     if isinstance(kind, pa.FixedShapeTensorType):
@@ -139,7 +139,7 @@ def items_of(array: Any, where: str) -> Any:
     return _splits(array)[1]
 
 
-def _grouped(items: Rows, count: int, size: int) -> Rows:
+def _grouped(items: ColumnValue, count: int, size: int) -> ColumnValue:
     if isinstance(items, Tensor):
         return Tensor(items.dtype, (count, size, *items.shape[1:]), items.data)
     if isinstance(items, Strings):
@@ -147,7 +147,7 @@ def _grouped(items: Rows, count: int, size: int) -> Rows:
     return Ragged(items.values, (np.arange(count + 1, dtype=np.int64) * size, *items.splits))
 
 
-def _fixed_tensors(array: Any, budget: Budget, where: str) -> Rows:
+def _fixed_tensors(array: Any, budget: Budget, where: str) -> ColumnValue:
     kind = array.type
     _refuse_nulls(array, where)
     storage = array.storage
@@ -187,7 +187,7 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
     return words.take(indices)
 
 
-def _with_shapes(array: Any, own: Mapping[str, Any], budget: Budget, where: str) -> Rows:
+def _with_shapes(array: Any, own: Mapping[str, Any], budget: Budget, where: str) -> ColumnValue:
     """Rows with shapes of their own: the data and the shape of each."""
     pa = arrow()
     storage = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
@@ -196,12 +196,12 @@ def _with_shapes(array: Any, own: Mapping[str, Any], budget: Budget, where: str)
     if not is_struct(storage.type):  # without axes
         found = _value(storage, budget, where)
         if not isinstance(found, Ragged):
-            raise InvalidValueError("row shapes over something that is no list")
+            raise InvalidValueError("row shapes over something that is not a list")
         return Ragged(found.values, found.splits, np.zeros((len(found), 0), dtype))
     data, shapes = storage.field("data"), _value(storage.field("shape"), budget, where)
     found = _value(data, budget, where)
     if not isinstance(found, Ragged) or not isinstance(shapes, Tensor):
-        raise InvalidValueError("row shapes over something that is no list")
+        raise InvalidValueError("row shapes over something that is not a list")
     pairs = found.values.shape[1:]
     values = found.values if not pairs or isinstance(found.values, Strings) else _flat_pairs(found.values)
     return Ragged(values, found.splits, shapes.numpy().astype(dtype, copy=False))
@@ -215,14 +215,14 @@ def _flat_pairs(values: Tensor) -> Tensor:
     return Tensor(names[values.dtype], values.shape[:1], values.data)
 
 
-def _reshape_cells(found: Rows, cell: tuple[int, ...]) -> Rows:
+def _reshape_cells(found: ColumnValue, cell: tuple[int, ...]) -> ColumnValue:
     """Give the innermost lists their shape: those of fixed size, or those of splits that all are as long."""
     values = found.values if isinstance(found, Ragged) else found
     splits = found.splits if isinstance(found, Ragged) else ()
     count = values.shape[0]
     if len(values.shape) == 1:
         if not splits or (np.diff(splits[-1]) != math.prod(cell)).any():
-            raise InvalidValueError(f"a list that is no tensor of {list(cell)}")
+            raise InvalidValueError(f"a list that is not a tensor of {list(cell)}")
         count, splits = len(splits[-1]) - 1, splits[:-1]
     shape = (count, *cell)
     made: Tensor | Strings
@@ -233,7 +233,7 @@ def _reshape_cells(found: Rows, cell: tuple[int, ...]) -> Rows:
     return Ragged(made, splits) if splits else made
 
 
-def _retyped(found: Rows, dtype: str) -> Rows:
+def _retyped(found: ColumnValue, dtype: str) -> ColumnValue:
     if isinstance(found, Ragged):
         values = _retyped(found.values, dtype)
         assert isinstance(values, Tensor)
@@ -248,7 +248,7 @@ def _retyped(found: Rows, dtype: str) -> Rows:
 # ---- one after the other ---------------------------------------------------------
 
 
-def joined(pieces: Sequence[Rows]) -> Rows:
+def joined(pieces: Sequence[ColumnValue]) -> ColumnValue:
     """The rows of several batches, one after the other."""
     first = pieces[0]
     if len(pieces) == 1:

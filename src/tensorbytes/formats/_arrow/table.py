@@ -36,16 +36,34 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.formats import _json
-from tensorbytes.formats._arrow.read import Rows, items_of, joined, value
+from tensorbytes.formats import Option, _json, known_options
+from tensorbytes.formats._arrow.read import ColumnValue, items_of, joined, value
 from tensorbytes.formats._arrow.types import Form, form, is_plain
-from tensorbytes.formats._arrow.write import NAME, arrow, column, is_native, shape_column, whole
+from tensorbytes.formats._arrow.write import (
+    MOST_LEVELS,
+    NAME,
+    arrow,
+    check_levels,
+    column,
+    is_native,
+    shape_column,
+    whole,
+)
 from tensorbytes.formats._parts import Part, pack, unpack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
-from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
-from tensorbytes.tree import Document, Leaf, path_name
+from tensorbytes.tensor import Header, Ragged, Strings, Tensor, Value
+from tensorbytes.tree import Document, Leaf, path_name, read_all
 
 KEY = b"tensorbytes"
+OPTIONS = known_options(
+    rows=Option(
+        bool | str,
+        "True insists on rows, False on a single one that holds every value whole",
+        "auto",
+        ("auto", True, False),
+    ),
+    shapes=Option(bool, "True adds a column `name.shape` to each tensor column, for SQL", False),
+)
 # About what a column takes in memory, in pyarrow and here, beside its values.
 _COLUMN_BYTES = 8192
 
@@ -56,6 +74,7 @@ _COLUMN_BYTES = 8192
 def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: bool = False) -> Any:
     """A document as a pyarrow.Table of one batch. `seconds=False` and `shapes`: see _arrow/write.py."""
     pa = arrow()
+    document = document._replace(leaves=read_all(document.leaves))
     by_row = _by_row(document, rows)
     arrays, fields = [], []
     taken = {part.name for part, _ in _parts(document, seconds)} if shapes else set()
@@ -76,6 +95,15 @@ def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: 
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def check(document: Document, rows: Any = "auto", seconds: bool = True) -> None:
+    """Raise what `table` raises; of most values, only the header is looked at."""
+    _by_row(document, rows)
+    _packed(document, seconds)
+    for leaf in document.leaves:
+        if leaf.header.shape.count(None) > MOST_LEVELS:
+            check_levels(leaf.read())
+
+
 def by_name(values: Mapping[str, Value]) -> Document:
     """Values under their names, as a document."""
     return Document([Leaf(value, (("key", name),)) for name, value in values.items()])
@@ -86,26 +114,15 @@ def _field(name: str, kind: Any, note: dict[str, Any], extension: dict[bytes, by
     return arrow().field(name, kind, nullable=False, metadata=metadata or None)
 
 
-def _parts(document: Document, seconds: bool) -> list[tuple[Part, Rows]]:
-    """The columns: ragged values stay whole, sparse ones come apart."""
-
-    def holds(x: Tensor | Strings) -> bool:
-        return is_native(x, x.origin, seconds)
-
-    # Packed as something small, under the same name and with the same metadata.
-    leaves = [
-        leaf._replace(value=Tensor("bool", (0,), b"", leaf.value.name, leaf.value.meta, leaf.value.origin))
-        if isinstance(leaf.whole, Ragged)
-        else leaf
-        for leaf in document.leaves
-    ]
+def _parts(document: Document, seconds: bool) -> list[tuple[Part, ColumnValue]]:
+    """The columns of a document that was read: ragged values stay whole, sparse ones come apart."""
     remaining = iter(document.leaves)
-    found: list[tuple[Part, Rows]] = []
-    for part in pack(document._replace(leaves=leaves), holds):
+    found: list[tuple[Part, ColumnValue]] = []
+    for part in _packed(document, seconds):
         note = {key: item for key, item in part.note.items() if key != "encoding"}
         held: Any = part.value
         if "of" not in note:
-            own = next(remaining).whole
+            own = next(remaining).read()
             if isinstance(own, Ragged):
                 held = own
                 if not is_native(own.values, own.origin, seconds):
@@ -116,6 +133,17 @@ def _parts(document: Document, seconds: bool) -> list[tuple[Part, Rows]]:
     return found
 
 
+def _packed(document: Document, seconds: bool) -> list[Part]:
+    """The parts of a document; in the place of a ragged value stands something small, with the same metadata."""
+    leaves = [
+        leaf._replace(value=Tensor("bool", (0,), b"", leaf.value.name, leaf.value.meta, leaf.value.origin))
+        if leaf.header.kind == "ragged"
+        else leaf
+        for leaf in document.leaves
+    ]
+    return pack(document._replace(leaves=leaves), lambda x: is_native(x, x.origin, seconds))
+
+
 def _by_row(document: Document, rows: Any) -> bool:
     if rows not in ("auto", True, False):
         raise UsageError(f"rows={rows!r}", expected="True, False or 'auto'")
@@ -124,7 +152,7 @@ def _by_row(document: Document, rows: Any) -> bool:
     fault = _why_not(document.leaves)
     if fault is None:
         # Rows that hold nothing would cost more as rows than they hold.
-        return rows is True or not all(_is_hollow(leaf.whole) for leaf in document.leaves)
+        return rows is True or not all(_is_hollow(leaf.header) for leaf in document.leaves)
     if rows is True:
         raise LossError(
             f"these are not rows: {fault}",
@@ -141,8 +169,8 @@ def _why_not(leaves: Sequence[Leaf]) -> str | None:
         if len(leaves) > 1 and (len(leaf.path) != 1 or leaf.path[0][0] != "key"):
             return f"{path_name(leaf.path)!r} stands deeper in the structure than a column could"
         if len(leaf.path) > 1 or (leaf.path and leaf.path[0][0] != "key"):
-            return f"{path_name(leaf.path)!r} is no column"
-        count = _row_count(leaf.whole)
+            return f"{path_name(leaf.path)!r} is not a column"
+        count = _row_count(leaf.header)
         if count is None:
             return f"{leaf.name!r} has no leading axis"
         if first is not None and count != first:
@@ -151,20 +179,18 @@ def _why_not(leaves: Sequence[Leaf]) -> str | None:
     return None
 
 
-def _row_count(held: Value) -> int | None:
-    if isinstance(held, Ragged):
-        return len(held)
-    return held.shape[0] if held.shape and not isinstance(held, Sparse) else None
+def _row_count(header: Header) -> int | None:
+    return header.shape[0] if header.shape and header.kind != "sparse" else None
 
 
-def _is_hollow(held: Value) -> bool:
-    return isinstance(held, Tensor | Strings) and held.shape[0] > 0 and not math.prod(held.shape[1:])
+def _is_hollow(header: Header) -> bool:
+    return header.kind in ("tensor", "strings") and bool(header.shape[0]) and 0 in header.shape[1:]
 
 
 # ---- reading ------------------------------------------------------------------
 
 
-class Source:
+class StoredTable:
     """A table in a file: its schema, and its columns in chunks (record batches, row groups)."""
 
     schema: Any
@@ -201,17 +227,17 @@ def _first_line(error: BaseException) -> str:
     return str(error).split("\n", 1)[0][:300]
 
 
-class Place:
-    """One column of a source: what it holds, and how its rows are read."""
+class ColumnReader:
+    """One column of a stored table: what it holds, and how its rows are read."""
 
-    def __init__(self, source: Source, number: int, name: str, note: dict[str, Any]) -> None:
-        self.source, self.number, self.name = source, number, name
+    def __init__(self, stored: StoredTable, number: int, name: str, note: dict[str, Any]) -> None:
+        self.stored, self.number, self.name = stored, number, name
         own = note.pop("column", {})
         dtype = note.pop("dtype", None)
         if not isinstance(own, dict) or not isinstance(dtype, str | None):
             raise CorruptError(f"the note of column {name!r}", at=0)
         self.own = own
-        field = source.schema.field(number)
+        field = stored.schema.field(number)
         kind = field.type
         self.nested = own.get("ragged") is True
         if self.nested:
@@ -223,26 +249,26 @@ class Place:
         self.form: Form = form(kind, own, dtype, name, (field.metadata or {}).get(NAME, b""))
 
     def claim(self, first: int, last: int) -> int:
-        """The bytes that some chunks would take, where they are no views."""
-        claimed, rows = self.source.claim(self.number, first, last), sum(self.source.lengths[first:last])
-        if self.source.at_hand or self.form.kind != "tensor":
+        """The bytes that some chunks would take, where they are not views."""
+        claimed, rows = self.stored.claim(self.number, first, last), sum(self.stored.lengths[first:last])
+        if self.stored.at_hand or self.form.kind != "tensor":
             return claimed
         return max(claimed, rows * math.prod(n or 0 for n in self.form.dims) * dtypes.get(self.form.dtype).itemsize)
 
     def arrays(self, first: int, last: int, budget: Budget) -> list[Any]:
         """The arrays of some chunks, once there is room for them."""
         claim = self.claim(first, last)
-        if not self.source.at_hand:  # decoders take some more
+        if not self.stored.at_hand:  # decoders take some more
             claim += claim // 4
         budget.copy(claim, f"column {self.name!r}", 0)
         with refusing(f"column {self.name!r}"):
-            found = self.source.chunks(self.number, first, last)
-        have, want = sum(map(len, found)), sum(self.source.lengths[first:last])
+            found = self.stored.chunks(self.number, first, last)
+        have, want = sum(map(len, found)), sum(self.stored.lengths[first:last])
         if have != want:
             raise CorruptError(f"column {self.name!r} has {have} rows of {want}", at=0)
         return found
 
-    def read(self, arrays: Sequence[Any], budget: Budget, trusted: bool = False) -> Rows:
+    def read(self, arrays: Sequence[Any], budget: Budget, trusted: bool = False) -> ColumnValue:
         """The rows in some arrays."""
         pieces = []
         with refusing(f"column {self.name!r}"):
@@ -259,32 +285,32 @@ class Place:
         return found
 
 
-def places(source: Source) -> tuple[bool, list[tuple[Place, dict[str, Any]]]]:
+def column_readers(stored: StoredTable) -> tuple[bool, list[tuple[ColumnReader, dict[str, Any]]]]:
     """(whether the table has rows, its columns with what is left of their notes)"""
     with refusing("the schema"):
-        overall = _note((source.schema.metadata or {}).get(KEY), "the schema's note")
+        overall = _note((stored.schema.metadata or {}).get(KEY), "the schema's note")
         by_row = overall.get("rows", True)
         if set(overall) - {"rows"} or type(by_row) is not bool:
             raise CorruptError(f"the schema's note is {_json.dump(overall)[:200]}", at=0)
-        if not by_row and sum(source.lengths) != 1:
-            raise CorruptError(f"a table of one row has {sum(source.lengths)}", at=0)
+        if not by_row and sum(stored.lengths) != 1:
+            raise CorruptError(f"a table of one row has {sum(stored.lengths)}", at=0)
         found = []
-        names = source.schema.names
+        names = stored.schema.names
         if len(set(names)) < len(names):
             twice = next(name for name, count in Counter(names).items() if count > 1)
             raise UnsupportedError(
                 f"several columns have the name {twice!r}", tensor=twice, hints=[Hint(purpose="rename them")]
             )
-        for number in range(len(source.schema)):
-            field = source.schema.field(number)
+        for number in range(len(stored.schema)):
+            field = stored.schema.field(number)
             note = _note((field.metadata or {}).get(KEY), f"the note of column {field.name!r}")
-            place = Place(source, number, field.name, note)
-            if place.nested and by_row:
+            reader = ColumnReader(stored, number, field.name, note)
+            if reader.nested and by_row:
                 raise CorruptError(f"column {field.name!r} is whole, in a table of rows", at=0)
-            if place.form.kind == "ragged" and {"layout", "of", "encoding"} & set(note):
+            if reader.form.kind == "ragged" and {"layout", "of", "encoding"} & set(note):
                 raise CorruptError(f"the note of column {field.name!r} is for other columns", at=0)
-            if "of" not in place.own:
-                found.append((place, note))
+            if "of" not in reader.own:
+                found.append((reader, note))
     if not found:
         raise UnsupportedError("a table without columns holds no tensors")
     return by_row, found
@@ -293,75 +319,75 @@ def places(source: Source) -> tuple[bool, list[tuple[Place, dict[str, Any]]]]:
 def _note(data: bytes | None, what: str) -> dict[str, Any]:
     note = {} if data is None else _json.parse(data, 0, what)
     if not isinstance(note, dict):
-        raise CorruptError(f"{what} is no JSON object", at=0)
+        raise CorruptError(f"{what} is not a JSON object", at=0)
     return note
 
 
-def document(source: Source, budget: Budget, lazy: bool) -> Document:
+def document(stored: StoredTable, budget: Budget, lazy: bool) -> Document:
     """What a table holds; lazily, as views and as values that are read when asked."""
-    by_row, found = places(source)
+    by_row, found = column_readers(stored)
     if len(found) > budget.max_tensors:
         raise LimitError(f"over {budget.max_tensors} columns", hints=[MORE_TENSORS])
     budget.objects(len(found), "columns", 0, _COLUMN_BYTES)
     parts = []
-    for place, note in found:
-        held = _deferred(place, by_row, budget) if lazy else _whole(place, by_row, budget)
-        parts.append(Part(place.name, held, note))  # type: ignore[arg-type]
+    for reader, note in found:
+        held = _deferred(reader, by_row, budget) if lazy else _whole(reader, by_row, budget)
+        parts.append(Part(reader.name, held, note))  # type: ignore[arg-type]
     return unpack(parts, budget, lazy)
 
 
-def _whole(place: Place, by_row: bool, budget: Budget) -> Rows:
-    arrays = place.arrays(0, len(place.source.lengths), budget)
-    found = place.read(arrays, budget)
+def _whole(reader: ColumnReader, by_row: bool, budget: Budget) -> ColumnValue:
+    arrays = reader.arrays(0, len(reader.stored.lengths), budget)
+    found = reader.read(arrays, budget)
     for dense in (found, found.values) if isinstance(found, Ragged) else (found,):
         if not isinstance(dense, Ragged):
             width = dtypes.get(dense.dtype).itemsize if isinstance(dense, Tensor) else 8
             check_shape(dense.shape, width, budget, 0)
-    return _placed(place, found, by_row)
+    return _row_or_column(reader, found, by_row)
 
 
-def _placed(place: Place, found: Rows, by_row: bool) -> Rows:
+def _row_or_column(reader: ColumnReader, found: ColumnValue, by_row: bool) -> ColumnValue:
     """The value; of a table of one row, what that row holds."""
-    if by_row or place.nested:
+    if by_row or reader.nested:
         return found
     if isinstance(found, Tensor):
         return Tensor(found.dtype, found.shape[1:], found.data, meta=found.meta, origin=found.origin)
     if isinstance(found, Strings):
         return Strings(found.shape[1:], found.offsets, found.data, found.encoding, meta=found.meta, origin=found.origin)
-    raise CorruptError(f"column {place.name!r}: a list that no note explains, in a table of one row", at=0)
+    raise CorruptError(f"column {reader.name!r}: a list that no note explains, in a table of one row", at=0)
 
 
-def _deferred(place: Place, by_row: bool, budget: Budget) -> Value | Deferred:
-    source, held = place.source, place.form
-    rows = (sum(source.lengths),) if by_row else (None,) if place.nested else ()
+def _deferred(reader: ColumnReader, by_row: bool, budget: Budget) -> Value | Deferred:
+    stored, held = reader.stored, reader.form
+    rows = (sum(stored.lengths),) if by_row else (None,) if reader.nested else ()
     shape: tuple[int | None, ...] = (*rows, *held.dims)
     size = 0
     if held.kind == "tensor":
         known = check_shape([n or 0 for n in shape], dtypes.get(held.dtype).itemsize, budget, 0)
         size = dtypes.nbytes(dtypes.get(held.dtype), known)
-        if source.at_hand and len(source.lengths) == 1 and is_plain(place.type, place.own):
-            return _placed(place, place.read(place.arrays(0, 1, budget), budget, trusted=True), by_row)
+        if stored.at_hand and len(stored.lengths) == 1 and is_plain(reader.type, reader.own):
+            return _row_or_column(reader, reader.read(reader.arrays(0, 1, budget), budget, trusted=True), by_row)
 
     def fetch() -> Value:
-        return _whole(place, by_row, budget.renewed(source.size))
+        return _whole(reader, by_row, budget.renewed(stored.size))
 
     def part(index: Any) -> Tensor:
-        return _cut(place, index, by_row, budget.renewed(source.size))
+        return _cut(reader, index, by_row, budget.renewed(stored.size))
 
     cut = part if held.kind == "tensor" else None
     return Deferred(held.kind, held.dtype, shape, fetch, size, cut, meta=held.meta, origin=held.origin)
 
 
-def _cut(place: Place, index: Any, by_row: bool, budget: Budget) -> Tensor:
+def _cut(reader: ColumnReader, index: Any, by_row: bool, budget: Budget) -> Tensor:
     """Some of a tensor, out of the chunks that it lies in."""
     parts = index if isinstance(index, tuple) else (index,)
-    total = sum(place.source.lengths)
-    if by_row and parts and isinstance(parts[0], slice | int | np.integer):
+    total = sum(reader.stored.lengths)
+    if by_row and parts and isinstance(parts[0], slice | int | np.integer) and not isinstance(parts[0], bool):
         first = parts[0]
         chosen = range(total)[first] if isinstance(first, slice) else range(total)[int(first)]
         rows = chosen if isinstance(chosen, range) else range(chosen, chosen + 1)
         low, high = (min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1) if len(rows) else (0, 0)
-        found = place.read(_between(place, low, high, budget), budget)
+        found = reader.read(_between(reader, low, high, budget), budget)
         if isinstance(chosen, range):
             stop = rows[-1] - low + rows.step if len(rows) else 0
             relative: Any = slice(rows[0] - low, None if stop < 0 else stop, rows.step) if len(rows) else slice(0, 0)
@@ -369,19 +395,19 @@ def _cut(place: Place, index: Any, by_row: bool, budget: Budget) -> Tensor:
             relative = 0
         index = (relative, *parts[1:])
     else:
-        found = _whole(place, by_row, budget)
+        found = _whole(reader, by_row, budget)
     assert isinstance(found, Tensor)
     elements = np.ndarray(found.shape, f"V{dtypes.get(found.dtype).itemsize}", found.data)
     picked = np.asarray(elements[index])
     return Tensor(found.dtype, picked.shape, picked.tobytes(), meta=found.meta, origin=found.origin)
 
 
-def _between(place: Place, low: int, high: int, budget: Budget) -> list[Any]:
+def _between(reader: ColumnReader, low: int, high: int, budget: Budget) -> list[Any]:
     """The arrays of rows [low, high)."""
-    starts = [0, *itertools.accumulate(place.source.lengths)]
+    starts = [0, *itertools.accumulate(reader.stored.lengths)]
     first = max(bisect.bisect_right(starts, low) - 1, 0)
     last = min(max(bisect.bisect_left(starts, high), first + 1), len(starts) - 1)
-    arrays = place.arrays(min(first, last), last, budget)
+    arrays = reader.arrays(min(first, last), last, budget)
     at, found = starts[min(first, last)], []
     for array in arrays:
         start, stop = max(low - at, 0), min(high - at, len(array))

@@ -34,14 +34,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.deferred import Dense
 from tensorbytes.errors import USE_TB, LossError, MissingDependencyError
-from tensorbytes.tensor import Array, Ragged, Strings, Tensor
+from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
 from tensorbytes.typing import bytes_view
 
 NAME, DETAILS = b"ARROW:extension:name", b"ARROW:extension:metadata"
 VARIABLE = "arrow.variable_shape_tensor"
 # Arrow's own limit is 64 levels, and a table and its cells take some.
-_MOST_LEVELS = 48
+MOST_LEVELS = 48
 _SMALL = 1 << 31
 _COMPLEX = {"complex32": "float16", "bcomplex32": "uint16", "complex64": "float32", "complex128": "float64"}
 _TIME = re.compile(r"<[mM]8\[(s|ms|us|ns)\]")
@@ -55,7 +56,7 @@ def arrow(what: str = "Arrow") -> Any:
     return pyarrow
 
 
-class Column(NamedTuple):
+class ArrowColumn(NamedTuple):
     """An array, what only we read about it, and the field metadata that makes it an extension type."""
 
     array: Any
@@ -71,7 +72,7 @@ def carrier(dtype: str) -> tuple[str, bool]:
     return (_COMPLEX[dtype], True) if dtype in _COMPLEX else (f"uint{8 * row.itemsize}", False)
 
 
-def is_native(value: Tensor | Strings, origin: Mapping[str, str], seconds: bool) -> bool:
+def is_native(value: Dense, origin: Mapping[str, str], seconds: bool) -> bool:
     """Whether Arrow has a type for it, so that no note is needed."""
     if isinstance(value, Strings) or dtypes.get(value.dtype).arrow:
         return True
@@ -95,17 +96,22 @@ def primitive(dtype: str) -> Any:
     return pa.bool_() if dtype == "bool" else getattr(pa, dtype)()
 
 
-def column(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> Column:
+def check_levels(value: Value) -> None:
+    """Refuse lists in lists in lists that are deeper than Arrow goes."""
+    if isinstance(value, Ragged) and value.shapes is None and len(value.splits) > MOST_LEVELS:
+        raise LossError(
+            f"{len(value.splits)} ragged levels: Arrow nests {MOST_LEVELS} here", feature="rank", hints=[USE_TB]
+        )
+
+
+def column(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> ArrowColumn:
     """A value whose leading axis is the rows."""
     note: dict[str, Any] = {}
     if not isinstance(value, Ragged):
-        return Column(_items(value, origin, seconds, note, top=True), note, {})
+        return ArrowColumn(_items(value, origin, seconds, note, top=True), note, {})
     if value.shapes is not None and value.shapes.shape[1]:
         return _variable(value, value.shapes, origin, seconds, note)
-    if len(value.splits) > _MOST_LEVELS:
-        raise LossError(
-            f"{len(value.splits)} ragged levels: Arrow nests {_MOST_LEVELS} here", feature="rank", hints=[USE_TB]
-        )
+    check_levels(value)
     array = _items(value.values, origin, seconds, note)
     for splits in reversed(value.splits):
         array = lists(splits, array)
@@ -113,10 +119,10 @@ def column(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds:
         note["splits"] = [splits.dtype.name for splits in value.splits]
     if value.shapes is not None:  # rows without axes: a shape field would be a list of size 0
         note["shapes"] = value.shapes.dtype.name
-    return Column(array, note, {})
+    return ArrowColumn(array, note, {})
 
 
-def whole(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> Column:
+def whole(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> ArrowColumn:
     """A value as the single row of a column."""
     if isinstance(value, Tensor):
         return column(Tensor(value.dtype, (1, *value.shape), value.data), origin, seconds)
@@ -125,7 +131,7 @@ def whole(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: 
         return column(once, origin, seconds)
     rows = column(value, origin, seconds)
     outer = np.array([0, len(value)], np.int32 if len(value) < _SMALL else np.int64)
-    return Column(lists(outer, rows.array), {**rows.note, "ragged": True}, {})
+    return ArrowColumn(lists(outer, rows.array), {**rows.note, "ragged": True}, {})
 
 
 def _items(
@@ -179,7 +185,9 @@ def lists(splits: Array, items: Any) -> Any:
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, _buffer(offsets)], children=[items])
 
 
-def _variable(value: Ragged, shapes: Array, origin: Mapping[str, str], seconds: bool, note: dict[str, Any]) -> Column:
+def _variable(
+    value: Ragged, shapes: Array, origin: Mapping[str, str], seconds: bool, note: dict[str, Any]
+) -> ArrowColumn:
     """Rows with shapes of their own. The extension type wants 32 bits, which nearly always are enough."""
     pa = arrow()
     (splits,) = value.splits
@@ -193,7 +201,7 @@ def _variable(value: Ragged, shapes: Array, origin: Mapping[str, str], seconds: 
         pa.struct([("data", data.type), ("shape", sizes.type)]), len(shapes), [None], children=[data, sizes]
     )
     standard = small and isinstance(value.values, Tensor) and not carrier(value.values.dtype)[1]
-    return Column(array, note, {NAME: VARIABLE.encode(), DETAILS: b"{}"} if standard else {})
+    return ArrowColumn(array, note, {NAME: VARIABLE.encode(), DETAILS: b"{}"} if standard else {})
 
 
 def shape_column(shape: tuple[int, ...], rows: int) -> Any:

@@ -39,13 +39,13 @@ Extent = tuple[int, int]  # start and length; a length of -1 is the whole axis
 
 
 @dataclass(slots=True)
-class Header:
+class BundleHeader:
     shards: int = 0
     big: bool = False
 
 
 @dataclass(slots=True)
-class Entry:
+class BundleEntry:
     """What the index says of one tensor; `at` is where it says so."""
 
     name: str
@@ -70,7 +70,7 @@ class Entry:
     def refusal(self) -> UnsupportedError:
         """The error for an entry that holds no values."""
         what = _NOT_VALUES.get(self.code)
-        known = f"dtype {what}, which is no values" if what else f"the unknown dtype {self.code}"
+        known = f"dtype {what}, which holds no values" if what else f"the unknown dtype {self.code}"
         return UnsupportedError(
             f"{self.name!r} is of {known}",
             tensor=self.name,
@@ -81,8 +81,8 @@ class Entry:
 # ---- the messages -----------------------------------------------------------
 
 
-def read_header(data: memoryview, at: int) -> Header:
-    header = Header()
+def read_header(data: memoryview, at: int) -> BundleHeader:
+    header = BundleHeader()
     for item in proto.fields(data, 0, len(data)):
         if item.number == 1:
             header.shards = _signed_number(proto.number(item))
@@ -112,9 +112,9 @@ def _signed_number(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def read_entry(name: str, data: memoryview, budget: Budget, at: int) -> Entry:
+def read_entry(name: str, data: memoryview, budget: Budget, at: int) -> BundleEntry:
     """An entry of the index; where it leads to is checked by others."""
-    entry = Entry(name, 0, (), 0, 0, 0, 0, at)
+    entry = BundleEntry(name, 0, (), 0, 0, 0, 0, at)
     shape: tuple[int, ...] = ()
     found, end = fields(data, 0, len(data), 0)
     # Field by field where it is not in the usual form.
@@ -143,7 +143,7 @@ def read_entry(name: str, data: memoryview, budget: Budget, at: int) -> Entry:
     return entry
 
 
-def _check_size(entry: Entry) -> None:
+def _check_size(entry: BundleEntry) -> None:
     if entry.row is not None:
         want = dtypes.nbytes(entry.row, entry.shape)
         if entry.size != want:
@@ -220,7 +220,7 @@ def slice_key(name: bytes, extents: tuple[Extent, ...]) -> bytes:
 
 
 def _unsigned(value: int) -> bytes:
-    """A length, then so many bytes."""
+    """A length, then that many bytes."""
     raw = value.to_bytes((value.bit_length() + 7) // 8, "big")
     return bytes([len(raw)]) + raw
 
@@ -254,7 +254,7 @@ def write_strings(value: Strings) -> tuple[list[Any], int, int]:
     return [head, checksum, value.data], len(head) + 4 + value.nbytes, mask(crc)
 
 
-def read_strings(entry: Entry, data: memoryview, big: bool) -> Strings:
+def read_strings(entry: BundleEntry, data: memoryview, big: bool) -> Strings:
     """The strings of an entry's bytes, all checksums verified. Errors tell offsets within them."""
     count = math.prod(entry.shape)
     start, lengths = _read_lengths(entry.name, data, count)

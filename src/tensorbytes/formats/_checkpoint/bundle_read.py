@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import storage
 from tensorbytes._wire import mask
 from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
@@ -23,13 +22,14 @@ from tensorbytes.deferred import Deferred, elsewhere, swapped
 from tensorbytes.errors import LIMITS, CorruptError
 from tensorbytes.formats import _beside
 from tensorbytes.formats._checkpoint import bundle, slices, sstable
-from tensorbytes.formats._checkpoint.bundle import Entry
+from tensorbytes.formats._checkpoint.bundle import BundleEntry
+from tensorbytes.io import storage
 from tensorbytes.io.checksums import crc32c
 from tensorbytes.io.workers import MANY, map_in_order
 from tensorbytes.tensor import Strings, Tensor
 
-Found = Tensor | Strings | Deferred
-# Smaller tensors are read together with their neighbours, up to so much at once.
+BundleValue = Tensor | Strings | Deferred
+# Smaller tensors are read together with their neighbours, up to this much at once.
 _LARGE = 1 << 18
 _RUN_BYTES = 1 << 20
 _GAP_BYTES = 1 << 12
@@ -42,9 +42,9 @@ class Bundle:
 
     def __init__(self, prefix: str, budget: Budget) -> None:
         self.prefix, self.budget = prefix, budget
-        self.header = bundle.Header()
-        self.entries: dict[str, Entry] = {}
-        self.slices: dict[str, list[Entry]] = {}  # of the entries that have them
+        self.header = bundle.BundleHeader()
+        self.entries: dict[str, BundleEntry] = {}
+        self.slices: dict[str, list[BundleEntry]] = {}  # of the entries that have them
         self._sizes: dict[int, int] = {}
         self._maps: dict[int, memoryview] = {}
         self._read_index(storage.read(f"{prefix}.index"))
@@ -61,7 +61,7 @@ class Bundle:
         return shard_path(self.prefix, shard, self.header.shards)
 
     @property
-    def stored(self) -> list[Entry]:
+    def stored(self) -> list[BundleEntry]:
         """Every entry with bytes of its own."""
         plain = [entry for entry in self.entries.values() if entry.name not in self.slices]
         return plain + [piece for pieces in self.slices.values() for piece in pieces]
@@ -71,7 +71,7 @@ class Bundle:
         items = sstable.read(data, self.budget)
         if not items or items[0].key:
             raise CorruptError("the index has no header", at=0)
-        found: dict[bytes, Entry] = {}
+        found: dict[bytes, BundleEntry] = {}
         at = items[0].at
         try:
             self.header = bundle.read_header(items[0].value, at)
@@ -112,7 +112,7 @@ class Bundle:
             total += entry.size
         self.budget.charge(total - sum(self._sizes.values()), "the tensors, which share bytes,", 0)
 
-    def _shard_size(self, entry: Entry) -> int:
+    def _shard_size(self, entry: BundleEntry) -> int:
         if entry.shard not in self._sizes:
             path = self.shard_path(entry.shard)
             try:
@@ -127,7 +127,7 @@ class Bundle:
 
     # ---- mapped ----
 
-    def lazily(self) -> dict[str, Found]:
+    def lazily(self) -> dict[str, BundleValue]:
         """Every value, none of them read."""
         self._maps = {shard: storage.map_file(self.shard_path(shard)) for shard in self._sizes}
         for shard, data in self._maps.items():
@@ -137,7 +137,7 @@ class Bundle:
                 )
         return {entry.name: self._mapped(entry) for entry in self.entries.values()}
 
-    def _mapped(self, entry: Entry) -> Found:
+    def _mapped(self, entry: BundleEntry) -> BundleValue:
         if not entry.readable:
             return _unreadable(entry)
         if entry.name in self.slices:
@@ -152,7 +152,7 @@ class Bundle:
             return elsewhere(row.name, np.ndarray(entry.shape, f"V{row.itemsize}", data), swap=True)
         return Tensor(row.name, entry.shape, data)
 
-    def _stretch(self, entry: Entry, verified: bool) -> memoryview:
+    def _stretch(self, entry: BundleEntry, verified: bool) -> memoryview:
         data = self._maps[entry.shard][entry.offset : entry.offset + entry.size]
         if verified:
             self._verify(entry, data)
@@ -167,7 +167,7 @@ class Bundle:
 
     # ---- whole ----
 
-    def eagerly(self) -> dict[str, Found]:
+    def eagerly(self) -> dict[str, BundleValue]:
         """Every value, verified."""
         for entry in self.entries.values():
             if not entry.readable:
@@ -175,7 +175,7 @@ class Bundle:
         pieces: dict[int, Tensor | Strings] = {}
         for run, values in self._runs():
             pieces.update((id(entry), value) for entry, value in zip(run, values, strict=True))
-        made: dict[str, Found] = {}
+        made: dict[str, BundleValue] = {}
         for entry in self.entries.values():
             if entry.name in self.slices:
                 parts = [pieces[id(piece)] for piece in self.slices[entry.name]]
@@ -184,7 +184,7 @@ class Bundle:
                 made[entry.name] = pieces[id(entry)]
         return made
 
-    def _runs(self) -> Iterator[tuple[list[Entry], list[Tensor | Strings]]]:
+    def _runs(self) -> Iterator[tuple[list[BundleEntry], list[Tensor | Strings]]]:
         entries = sorted(self.stored, key=lambda entry: (entry.shard, entry.offset, entry.size))
         files: dict[int, io.FileIO] = {}
         try:
@@ -197,12 +197,14 @@ class Bundle:
             for file in files.values():
                 file.close()
 
-    def _read_run(self, files: dict[int, io.FileIO], run: list[Entry]) -> tuple[list[Entry], list[Tensor | Strings]]:
+    def _read_run(
+        self, files: dict[int, io.FileIO], run: list[BundleEntry]
+    ) -> tuple[list[BundleEntry], list[Tensor | Strings]]:
         start = run[0].offset
         size = max(entry.offset + entry.size for entry in run) - start
         # Alone, a tensor is aligned; among others it is as it was in the file.
         phase = start % 64 if len(run) > 1 else 0
-        data = storage.aligned(size, phase)
+        data = storage.aligned_memory(size, phase)
         for part in portions(size):
             storage.read_at(files[run[0].shard], data[part], start + part.start)
         values = []
@@ -211,7 +213,7 @@ class Bundle:
             values.append(self.value(entry, data[at : at + entry.size], phase + at))
         return run, values
 
-    def value(self, entry: Entry, data: memoryview, address: int = 0) -> Tensor | Strings:
+    def value(self, entry: BundleEntry, data: memoryview, address: int = 0) -> Tensor | Strings:
         """The value of an entry's bytes, verified; `address` tells how they are aligned."""
         if entry.is_strings:
             try:
@@ -226,7 +228,7 @@ class Bundle:
             return Tensor(row.name, entry.shape, swapped(raw, row.name) if self.header.big else raw)
         return Tensor(row.name, entry.shape, data)
 
-    def _verify(self, entry: Entry, data: memoryview) -> None:
+    def _verify(self, entry: BundleEntry, data: memoryview) -> None:
         if mask(crc32c(data)) != entry.crc:
             raise CorruptError(
                 f"{entry.name!r}: the checksum differs", at=entry.offset, path=self.shard_path(entry.shard)
@@ -237,7 +239,7 @@ def shard_path(prefix: str, shard: int, shards: int) -> str:
     return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
 
 
-def _unreadable(entry: Entry) -> Deferred:
+def _unreadable(entry: BundleEntry) -> Deferred:
     """Listed, but refused once it is asked for."""
 
     def refuse(index: Any = None) -> Tensor:
@@ -247,9 +249,9 @@ def _unreadable(entry: Entry) -> Deferred:
     return Deferred("tensor", name, entry.shape, refuse, entry.size, refuse)
 
 
-def _grouped(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+def _grouped(entries: Sequence[BundleEntry]) -> Iterator[list[BundleEntry]]:
     """Stretches to read at once: large tensors alone, small neighbours together."""
-    run: list[Entry] = []
+    run: list[BundleEntry] = []
     end = 0
     for entry in entries:
         last = entry.offset + entry.size

@@ -8,26 +8,27 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes
 from tensorbytes._wire import mask
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import TensorbytesError
 from tensorbytes.formats._checkpoint import bundle, sstable
 from tensorbytes.formats._checkpoint.bundle_read import Bundle, shard_path
-from tensorbytes.io import publish
+from tensorbytes.io import publish, storage
 from tensorbytes.io.checksums import crc32c
 from tensorbytes.io.holding import Hold
 from tensorbytes.tensor import Strings, Tensor
 
 
-class Stored(NamedTuple):
+class BundleTensor(NamedTuple):
     """A tensor and what the index will call it; `code` may be that of another dtype of the same width."""
 
     name: bytes
     code: int
-    value: Tensor | Strings
+    value: Tensor | Strings | Deferred
 
 
-def write(prefix: str, values: list[Stored], sync: bool) -> None:
+def write(prefix: str, values: list[BundleTensor], sync: bool) -> None:
     """Write the data; then, one writer at a time, put it and its index in place and remove what was there."""
     rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]] = {}
     publish.check_folder(prefix)
@@ -76,10 +77,14 @@ def _shards_of(prefix: str) -> int:
         return 1
 
 
-def _laid_out(values: list[Stored], rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]]) -> Iterator[Any]:
+def _laid_out(
+    values: list[BundleTensor], rows: dict[bytes, tuple[int, tuple[int, ...], int, int, int]]
+) -> Iterator[Any]:
     """The bytes of a shard; on the way, each name gets its row: dtype, shape, offset, size, checksum."""
     at = 0
-    for name, code, value in values:
+    for name, code, unread in values:
+        value = unread.load()
+        assert isinstance(value, Tensor | Strings)
         if isinstance(value, Strings):
             pieces, size, crc = bundle.write_strings(value)
         else:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorbytes.deferred import Deferred, swapped
 from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
-from tensorbytes.formats._checkpoint.bundle import Entry, Extent
+from tensorbytes.formats._checkpoint.bundle import BundleEntry, Extent
 from tensorbytes.tensor import Array, Strings, Tensor
 
 # That each pair of slices is apart takes the square of their number, unless they are cut along one axis.
@@ -18,12 +18,12 @@ _MOST_IN_A_GRID = 1 << 10
 Box = tuple[slice, ...]
 
 
-def check(entry: Entry, found: Sequence[Entry | None]) -> list[Entry]:
+def check(entry: BundleEntry, found: Sequence[BundleEntry | None]) -> list[BundleEntry]:
     """The slices of an entry, if together they are the whole tensor and nothing else."""
     name, shape = entry.name, entry.shape
     if entry.is_strings or entry.row is None:
         raise UnsupportedError(f"{name!r} is stored in slices, and is of no dtype of numbers", at=entry.at)
-    pieces: list[Entry] = []
+    pieces: list[BundleEntry] = []
     for extents, piece in zip(entry.slices, found, strict=True):
         if piece is None:
             raise CorruptError(f"{name!r}: the slice {_text(extents)} is missing", at=entry.at)
@@ -54,7 +54,7 @@ def boxed(extents: Sequence[Extent], shape: tuple[int, ...]) -> Box:
     )
 
 
-def _apart(entry: Entry) -> bool:
+def _apart(entry: BundleEntry) -> bool:
     """Whether no two slices share an element. Empty ones never do."""
     boxes = [boxed(extents, entry.shape) for extents in entry.slices]
     boxes = [box for box in boxes if all(side.stop > side.start for side in box)]
@@ -74,13 +74,13 @@ def _apart(entry: Entry) -> bool:
     )
 
 
-def joined(entry: Entry, pieces: Sequence[Entry], values: Sequence[Tensor | Strings]) -> Tensor:
+def joined(entry: BundleEntry, pieces: Sequence[BundleEntry], values: Sequence[Tensor | Strings]) -> Tensor:
     """The tensor that verified slices make."""
     data = [value.data for value in values]
     return _assemble(entry, pieces, lambda number: data[number], tuple(slice(0, n) for n in entry.shape))
 
 
-def _assemble(entry: Entry, pieces: Sequence[Entry], data: Callable[[int], Any], wanted: Box) -> Tensor:
+def _assemble(entry: BundleEntry, pieces: Sequence[BundleEntry], data: Callable[[int], Any], wanted: Box) -> Tensor:
     """A box of the tensor, from the slices that reach into it; the bytes are copied as they are."""
     row = entry.row
     assert row is not None
@@ -102,7 +102,7 @@ def _assemble(entry: Entry, pieces: Sequence[Entry], data: Callable[[int], Any],
 
 
 def deferred(
-    entry: Entry, pieces: Sequence[Entry], stretch: Callable[[Entry, bool], memoryview], big: bool
+    entry: BundleEntry, pieces: Sequence[BundleEntry], stretch: Callable[[BundleEntry, bool], memoryview], big: bool
 ) -> Deferred:
     """The tensor, put together when it is asked for; `stretch` gives a slice's bytes, verified or not."""
     row = entry.row

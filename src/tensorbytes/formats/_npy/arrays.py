@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.deferred import Deferred, elsewhere, whole
+from tensorbytes.deferred import Deferred, Dense, elsewhere
 from tensorbytes.errors import CorruptError, Hint, LimitError, UnsupportedError, UsageError
-from tensorbytes.formats import Options
+from tensorbytes.formats import Option, Options
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._npy import text as npy_text
-from tensorbytes.formats._npy.header import Header
-from tensorbytes.formats._parts import Part, check_note, pack
+from tensorbytes.formats._npy.header import NpyHeader
+from tensorbytes.formats._parts import Part, check_note, known_shape, pack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document
@@ -39,52 +40,64 @@ _CARRIERS = {
 }  # fmt: skip
 _VOIDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 _DESCR = re.compile(r"([<>=|]?)([A-Za-z?])([0-9]{0,9})(\[.*\])?")
+TRUE_DTYPE = Option(object, "what void arrays hold, such as `bfloat16`; a dict gives it by name")
 _TIME_UNIT = re.compile(r"\[([1-9][0-9]{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]")
 
 
 # ---- writing ----------------------------------------------------------------
 
 
-class Piece(NamedTuple):
+class NpyArray(NamedTuple):
     """One array to be written."""
 
     name: str
     descr: str
-    shape: tuple[int, ...]
-    data: Buffer
+    value: Tensor | Strings | Deferred
     note: dict[str, Any]
 
-    def buffers(self, allow: frozenset[str]) -> list[Buffer]:
-        return [npy_header.noted(self.descr, self.shape, self.note, allow), self.data]
+    @property
+    def nbytes(self) -> int:
+        return self.value.nbytes
+
+    def header(self, allow: frozenset[str]) -> bytes:
+        return npy_header.noted(self.descr, known_shape(self.value), self.note, allow)
+
+    def buffers(self, allow: frozenset[str]) -> Iterator[Buffer]:
+        """The header, once nothing is lost in silence; then the content, which is not read before."""
+        return chain([self.header(allow)], self._content())
+
+    def _content(self) -> Iterator[Buffer]:
+        value = self.value.load()
+        assert isinstance(value, Tensor | Strings)
+        yield value.data if isinstance(value, Tensor) else npy_text.fixed_width(value, self.descr)
 
 
-def pieces(document: Document, unnamed: str) -> list[Piece]:
+def pieces(document: Document, unnamed: str) -> list[NpyArray]:
     """The arrays of a document. Notes say what NumPy's dtype does not."""
-    texts: dict[int, tuple[str, Buffer]] = {}
+    texts: dict[int, str] = {}
 
-    def holds(value: Tensor | Strings) -> bool:
-        if isinstance(value, Tensor):
+    def holds(value: Dense) -> bool:
+        if not isinstance(value, Strings):
             return value.dtype in NATIVE or _time_descr(value) is not None
-        made = npy_text.fixed_width(value)
-        if made is not None:
-            texts[id(value)] = made
-        return made is not None
+        descr = npy_text.descr_of(value)
+        if descr is not None:
+            texts[id(value)] = descr
+        return descr is not None
 
     out = []
     for part in pack(document, holds, unnamed=unnamed):
         value, note = part.value, dict(part.note)
         if isinstance(value, Strings):
-            descr, data = texts[id(value)]
+            descr = texts[id(value)]
             note.pop("encoding", None)
             _imply(note, descr)
         else:
-            assert isinstance(value, Tensor)
-            descr, data = _tensor_descr(value, note), value.data
-        out.append(Piece(part.name, descr, value.shape, data, note))
+            descr = _tensor_descr(value, note)
+        out.append(NpyArray(part.name, descr, value, note))
     return out
 
 
-def _tensor_descr(value: Tensor, note: dict[str, Any]) -> str:
+def _tensor_descr(value: Tensor | Deferred, note: dict[str, Any]) -> str:
     if "dtype" in note:
         return _CARRIERS.get(value.dtype, f"<V{dtypes.get(value.dtype).itemsize}")
     if value.dtype in NATIVE:
@@ -103,7 +116,7 @@ def _imply(note: dict[str, Any], descr: str) -> None:
         note.setdefault("origin", {})
 
 
-def _time_descr(value: Tensor) -> str | None:
+def _time_descr(value: Tensor | Deferred) -> str | None:
     """NumPy's word for a time whose unit is known."""
     if value.dtype not in ("datetime64", "timedelta64"):
         return None
@@ -177,10 +190,10 @@ def true_dtype(options: Options, name: str) -> str | None:
         raise UsageError(f"dtype={given!r} is unknown; known: {', '.join(dtypes.DTYPES)}") from None
 
 
-class Found(NamedTuple):
+class StoredArray(NamedTuple):
     """An array's header, checked: its content takes `nbytes` bytes from `start` on."""
 
-    header: Header
+    header: NpyHeader
     element: Element
     dtype: str  # as it is stored; "string" for text
     true: str  # as it is meant
@@ -202,7 +215,7 @@ class Found(NamedTuple):
         return {"numpy.dtype": spelled} if spelled and "origin" not in self.header.note else {}
 
 
-def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: str | None) -> Found:
+def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: str | None) -> StoredArray:
     """The array whose header stands at `at`; `dtype` is for those of a void type without a note."""
     header = npy_header.read(data, at)
     if header.note:
@@ -211,7 +224,7 @@ def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: st
     shape = check_shape(header.shape, max(kind.itemsize, 1), budget, at)
     stored = kind.dtype or _void(header, kind, name, dtype)
     true = header.note.get("dtype", stored)
-    found = Found(header, kind, stored, true, at + header.size, math.prod(shape) * kind.itemsize)
+    found = StoredArray(header, kind, stored, true, at + header.size, math.prod(shape) * kind.itemsize)
     budget.charge(found.grown, f"string{list(shape)}", at)
     if stored == "string":
         budget.strings(math.prod(shape), at)
@@ -221,7 +234,7 @@ def find(data: memoryview | bytes, at: int, name: str, budget: Budget, dtype: st
 _NOTHING = Tensor("uint8", (0,), b"")
 
 
-def _void(header: Header, kind: Element, name: str, dtype: str | None) -> str:
+def _void(header: NpyHeader, kind: Element, name: str, dtype: str | None) -> str:
     """The dtype of the same width that stands for a void one."""
     if "dtype" not in header.note:
         if dtype is None:
@@ -243,7 +256,7 @@ def _void(header: Header, kind: Element, name: str, dtype: str | None) -> str:
     return _VOIDS[kind.itemsize]
 
 
-def value(data: memoryview, found: Found, lazy: bool) -> Tensor | Strings | Deferred:
+def value(data: memoryview, found: StoredArray, lazy: bool) -> Tensor | Strings | Deferred:
     """The array itself: a view where its bytes are those of a tensor, else read now or, lazily, later."""
     shape = found.header.shape
     if found.end > len(data):
@@ -260,23 +273,15 @@ def value(data: memoryview, found: Found, lazy: bool) -> Tensor | Strings | Defe
         made = Tensor(found.dtype, shape, raw, origin=found.origin)
     else:
         elements: Array = np.ndarray(shape, f"V{found.element.itemsize}", raw, order="F" if across else "C")
-        made = checked(_under(elsewhere(found.dtype, elements, found.element.swap), found.origin), found)
+        made = checked(with_origin(elsewhere(found.dtype, elements, found.element.swap), found.origin), found)
     if lazy:
         return made
-    got = whole(made)
+    got = made.load()
     assert isinstance(got, Tensor | Strings)
     return got
 
 
-def _under(later: Deferred, origin: dict[str, str]) -> Deferred:
-    """With its origin, also on slices: a time without its unit is no use."""
-    cut = later.part
-    if not origin or cut is None:
-        return later
-    return replace(later, part=lambda index: with_origin(cut(index), origin), origin=origin)
-
-
-def checked(later: Deferred, found: Found) -> Deferred:
+def checked(later: Deferred, found: StoredArray) -> Deferred:
     """Whole values whose bits are looked at, where not every bit pattern is a value."""
     row = dtypes.DTYPES.get(found.true)
     if row is None or (row.name != "bool" and row.bits >= 8):
@@ -291,7 +296,7 @@ def checked(later: Deferred, found: Found) -> Deferred:
     return replace(later, fetch=fetch)
 
 
-def _later_text(raw: memoryview, found: Found) -> Deferred:
+def _later_text(raw: memoryview, found: StoredArray) -> Deferred:
     shape, kind = found.header.shape, found.element
     if not found.nbytes:
         return _later_nothing(found)
@@ -301,13 +306,12 @@ def _later_text(raw: memoryview, found: Found) -> Deferred:
     rows: Array = np.ndarray(shape, dtype, raw, order="F" if found.header.fortran else "C")
 
     def part(index: Any) -> Strings:
-        picked = np.asarray(rows[index], dtype)
-        return with_origin(npy_text.strings(picked, found.start), found.origin)
+        return npy_text.strings(np.asarray(rows[index], dtype), found.start)
 
     return Deferred("strings", "string", shape, lambda: part(...), found.nbytes, part, origin=found.origin)
 
 
-def _later_nothing(found: Found) -> Deferred:
+def _later_nothing(found: StoredArray) -> Deferred:
     """No strings, or strings of no width."""
     places = np.broadcast_to(np.zeros((), bool), found.header.shape)
     encoding = "utf-8" if found.element.spelled[1] == "U" else "bytes"
@@ -315,7 +319,7 @@ def _later_nothing(found: Found) -> Deferred:
     def part(index: Any) -> Strings:
         shape = np.shape(places[index])
         try:
-            return Strings(shape, np.zeros(math.prod(shape) + 1, np.int64), b"", encoding, origin=found.origin)
+            return Strings(shape, np.zeros(math.prod(shape) + 1, np.int64), b"", encoding)
         except MemoryError:
             raise LimitError(f"no memory for string{list(shape)}", at=found.start) from None
 

@@ -33,7 +33,7 @@ _KEPT_BYTES = 1 << 9
 _METADATA = {"meta", "origin", "document", "document_origin"}
 
 
-class Header(NamedTuple):
+class NpyHeader(NamedTuple):
     """What an array's header says; `size` counts its bytes, the magic included."""
 
     descr: str
@@ -116,7 +116,7 @@ def needed(head: memoryview | bytes, at: int) -> int:
     return int(start - at + size)
 
 
-def read(data: memoryview | bytes, at: int) -> Header:
+def read(data: memoryview | bytes, at: int) -> NpyHeader:
     """The header of the array that starts at `at`."""
     size = needed(data, at)
     if at + size > len(data):
@@ -145,8 +145,8 @@ def read(data: memoryview | bytes, at: int) -> Header:
         # Its offset: not worth counting in which encoding.
         note = _json.parse(comment[len(_COMMENT) - 1 :].encode(), start, "the note in an npy header")
         if not isinstance(note, dict):
-            raise CorruptError("the note in an npy header is no JSON object", at=start)
-    return Header(descr, fortran, shape, note, size)
+            raise CorruptError("the note in an npy header is not a JSON object", at=start)
+    return NpyHeader(descr, fortran, shape, note, size)
 
 
 def sketch(data: memoryview | bytes) -> tuple[str, tuple[int, ...]]:

@@ -24,8 +24,8 @@ _LAST_CHARACTER = 0x10FFFF
 _BLOCK = 1 << 20
 
 
-def fixed_width(value: Strings) -> tuple[str, Buffer] | None:
-    """(descr, bytes) of strings as an array, where that is exact and not a waste.
+def descr_of(value: Strings) -> str | None:
+    """NumPy's word for strings as an array, where that is exact and not a waste.
 
     Metadata may ask for a width; otherwise it is that of the longest string.
     """
@@ -40,18 +40,34 @@ def fixed_width(value: Strings) -> tuple[str, Buffer] | None:
     most = min(_WIDER * len(raw), _MOST) + _SLACK if named < 0 else LIMITS.max_bytes + len(raw)
     if len(lengths) * int(lengths.max(initial=0)) > most:  # four bytes of UTF-8 are at least one character
         return None
-    cells = raw
     if text:
-        starts = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))
-        lengths = np.diff(starts[offsets])
-        cells = np.frombuffer(str(value.data, "utf-8").encode("utf-32-le"), "<u4")
+        lengths = _characters(raw, offsets)
     longest = int(lengths.max(initial=0))
     width = named if named >= longest else max(longest, 1)
-    if width * cells.itemsize > MOST_WIDE or len(lengths) * width * cells.itemsize > most:
+    size = 4 if text else 1
+    if width * size > MOST_WIDE or len(lengths) * width * size > most:
         return None
+    return f"{'<U' if text else '|S'}{width}"
+
+
+def fixed_width(value: Strings, descr: str) -> Buffer:
+    """The bytes of strings as an array of a dtype that `descr_of` gave."""
+    offsets = np.ascontiguousarray(value.offsets, np.int64)
+    cells = np.frombuffer(value.data, np.uint8)
+    lengths = np.diff(offsets)
+    if value.encoding == "utf-8":
+        lengths = _characters(cells, offsets)
+        cells = np.frombuffer(str(value.data, "utf-8").encode("utf-32-le"), "<u4")
+    width = int(descr[2:])
     table = np.zeros((len(lengths), width), cells.dtype)
     table[np.arange(width) < lengths[:, None]] = cells
-    return f"{'<U' if text else '|S'}{width}", table.reshape(-1).view(np.uint8)
+    return table.reshape(-1).view(np.uint8)
+
+
+def _characters(raw: Array, offsets: Array) -> Array:
+    """How many characters each of some strings of UTF-8 has."""
+    starts = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))
+    return np.diff(starts[offsets])
 
 
 def strings(rows: Array, at: int) -> Strings:

@@ -15,14 +15,14 @@ import re
 import stat
 from collections.abc import Mapping
 
-from tensorbytes import storage
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
+from tensorbytes.io import storage
 
 _DIGITS = re.compile("[0-9]{1,19}")
 _SHA1 = re.compile("[0-9a-fA-F]{40}")
 
 
-class Files:
+class ExternalFiles:
     """The files beside a model. `folder` is None for bytes that came without a path."""
 
     def __init__(self, folder: str | None, lazy: bool) -> None:
@@ -51,7 +51,7 @@ class Files:
         if wanted is None:
             return
         if not _SHA1.fullmatch(wanted):
-            raise CorruptError(f"{label}: the checksum {wanted[:60]!r} is no SHA-1 in 40 hexadecimal digits", at=at)
+            raise CorruptError(f"{label}: the checksum {wanted[:60]!r} is not a SHA-1 in 40 hexadecimal digits", at=at)
         if location not in self._sums:
             self._sums[location] = hashlib.sha1(self._file(location, label, at), usedforsecurity=False).hexdigest()
         if self._sums[location] != wanted.lower():
@@ -74,7 +74,9 @@ class Files:
         steps = location.split("/")
         odd = not location or "\0" in location or "\\" in location or ":" in steps[0]
         if odd or os.path.isabs(location) or any(step in ("", "..") for step in steps):
-            raise CorruptError(f"{label}: external data in {location[:200]!r}, which is no plain relative path", at=at)
+            raise CorruptError(
+                f"{label}: external data in {location[:200]!r}, which is not a plain relative path", at=at
+            )
         root = os.path.realpath(self._folder)
         try:
             path = os.path.realpath(os.path.join(root, location))
@@ -100,7 +102,7 @@ class Files:
         try:
             state = os.fstat(fd)
             if not stat.S_ISREG(state.st_mode):
-                raise CorruptError(f"{label}: external data in {location!r}, which is no regular file", at=at)
+                raise CorruptError(f"{label}: external data in {location!r}, which is not a regular file", at=at)
             if state.st_nlink > 1:
                 raise CorruptError(
                     f"{label}: external data in {location!r}, a file with {state.st_nlink} names, "

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tensorbytes._wire import proto
-from tensorbytes.deferred import Deferred, whole
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats._onnx.tensor import (
     STRING,
     Context,
-    Message,
+    TensorFields,
     described,
     leaf,
     parse,
@@ -119,7 +119,7 @@ def _is_constant(data: memoryview, part: proto.Field) -> bool:
     return part.number == 4 and bytes(proto.delimited(data, part)) == b"Constant"
 
 
-def _name(message: Message, leaves: Mapping[str, Leaf]) -> str:
+def _name(message: TensorFields, leaves: Mapping[str, Leaf]) -> str:
     if not message.name:
         raise CorruptError("an initializer without a name", at=message.at)
     if message.name in leaves:
@@ -129,7 +129,7 @@ def _name(message: Message, leaves: Mapping[str, Leaf]) -> str:
 
 def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves: Mapping[str, Leaf]) -> Leaf:
     at, budget = whole_field.at, context.budget
-    parts: dict[int, Message] = {}
+    parts: dict[int, TensorFields] = {}
     dims: list[int] = []
     for item in proto.fields(data, whole_field.start, whole_field.end):
         if item.number in (1, 2):
@@ -168,7 +168,7 @@ def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves
 
     size = math.prod(held) * (row.itemsize + 8 * len(shape))
     later = Deferred("sparse", row.name, shape, fetch, size)
-    return Leaf(later if context.lazy else whole(later), (("key", name),), at=at)
+    return Leaf(later if context.lazy else later.load(), (("key", name),), at=at)
 
 
 def _unravelled(flat: Array, shape: tuple[int, ...], name: str, at: int) -> Array:

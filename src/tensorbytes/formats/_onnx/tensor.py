@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from tensorbytes.deferred import Deferred
 from tensorbytes.dtypes import DType
 from tensorbytes.errors import CorruptError, Hint, LimitError, UnsupportedError
 from tensorbytes.formats import _json, _packed, _parts, _typed
-from tensorbytes.formats._onnx.files import Files
+from tensorbytes.formats._onnx.files import ExternalFiles
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.tensor import Array, InvalidValueError, Strings, Tensor, amended
 from tensorbytes.tree import Leaf, Path
@@ -53,11 +52,11 @@ class Context(NamedTuple):
 
     budget: Budget
     lazy: bool
-    files: Files
+    files: ExternalFiles
     encoding: str = "utf-8"
 
 
-class Message:
+class TensorFields:
     """The fields of one TensorProto, values still undecoded."""
 
     __slots__ = ("at", "code", "dims", "doc", "external", "name", "outside", "props", "raw", "strings", "typed")
@@ -81,8 +80,8 @@ class Message:
         return f"tensor {self.name!r}" if self.name else "the tensor"
 
 
-def parse(data: memoryview, start: int, end: int, budget: Budget) -> Message:
-    message = Message(start)
+def parse(data: memoryview, start: int, end: int, budget: Budget) -> TensorFields:
+    message = TensorFields(start)
     at = start
     while at < end:
         usual, at = proto.field_run(data, at, end, _STRING_TAG)
@@ -101,7 +100,7 @@ def parse(data: memoryview, start: int, end: int, budget: Budget) -> Message:
     return message
 
 
-def _take(message: Message, data: memoryview, item: proto.Field, budget: Budget) -> None:
+def _take(message: TensorFields, data: memoryview, item: proto.Field, budget: Budget) -> None:
     number = item.number
     if number == 1:
         take_dims(message.dims, data, item, budget)
@@ -178,7 +177,7 @@ def put_text(entries: dict[str, str], key: str, value: str, at: int) -> None:
 # ---- values -----------------------------------------------------------------
 
 
-def leaf(data: memoryview, message: Message, context: Context, path: Path = ()) -> Leaf:
+def leaf(data: memoryview, message: TensorFields, context: Context, path: Path = ()) -> Leaf:
     """A message's value: with lazy reading, a view of the data, or a promise where the bytes need work."""
     meta, note = _metadata(message)
     if message.code == STRING:
@@ -188,14 +187,10 @@ def leaf(data: memoryview, message: Message, context: Context, path: Path = ()) 
     else:
         value, check = tensor(data, message, context)
     name, origin = None if path else message.name, note.get("origin", {})
-    if isinstance(value, Deferred):
-        value = replace(value, kind="tensor", name=name, meta=meta, origin=origin)
-    else:
-        value = amended(value, name, meta, origin)
-    return Leaf(value, path, note.get("kind", ""), check, message.at)
+    return Leaf(amended(value, name, meta, origin), path, note.get("kind", ""), check, message.at)
 
 
-def _metadata(message: Message) -> tuple[dict[str, str], dict[str, Any]]:
+def _metadata(message: TensorFields) -> tuple[dict[str, str], dict[str, Any]]:
     """The metadata that a user sees, and our note."""
     meta = dict(message.props)
     if message.doc:
@@ -212,7 +207,9 @@ def _metadata(message: Message) -> tuple[dict[str, str], dict[str, Any]]:
     return meta, note
 
 
-def tensor(data: memoryview, message: Message, context: Context) -> tuple[Tensor | Deferred, Callable[[], None] | None]:
+def tensor(
+    data: memoryview, message: TensorFields, context: Context
+) -> tuple[Tensor | Deferred, Callable[[], None] | None]:
     """The dense tensor of a message, and a check for later where nothing is to be read now."""
     row, shape = described(message, context.budget)
     count, at = math.prod(shape), message.at
@@ -240,8 +237,8 @@ def tensor(data: memoryview, message: Message, context: Context) -> tuple[Tensor
     return value, _checked(value, check, None if message.outside else first, at, context.lazy)
 
 
-def described(message: Message, budget: Budget) -> tuple[DType, tuple[int, ...]]:
-    """The dtype and shape of a tensor that is no string tensor."""
+def described(message: TensorFields, budget: Budget) -> tuple[DType, tuple[int, ...]]:
+    """The dtype and shape of a tensor that is not a string tensor."""
     if message.code not in BY_CODE:
         if message.code == 0:
             raise CorruptError(f"{message.label} has no data type: not an ONNX TensorProto", at=message.at)
@@ -276,7 +273,7 @@ def _checked(
     return None
 
 
-def _typed_later(data: memoryview, message: Message, row: DType, shape: tuple[int, ...]) -> Deferred:
+def _typed_later(data: memoryview, message: TensorFields, row: DType, shape: tuple[int, ...]) -> Deferred:
     """Values in a typed field: decoded when they are read."""
     own = _FIELD_OF.get(row.name, _INT32)
     for number, items in message.typed.items():
@@ -323,7 +320,7 @@ def _typed_values(data: memoryview, items: _typed.Values, row: DType, count: int
     return _typed.narrow(wide, row, at).reshape(-1)
 
 
-def _strings(data: memoryview, message: Message, encoding: str, budget: Budget) -> Strings:
+def _strings(data: memoryview, message: TensorFields, encoding: str, budget: Budget) -> Strings:
     shape = check_shape(message.dims, 8, budget, message.at)
     if message.outside or message.typed or (message.raw is not None and message.raw.start < message.raw.end):
         raise CorruptError(f"{message.label}: strings stand in string_data alone", at=message.at)

@@ -28,7 +28,7 @@ _ROWS = {row.safetensors: row for row in dtypes.DTYPES.values() if row.safetenso
 _MAX_DEPTH = 125  # the library's
 
 
-class Entry(NamedTuple):
+class HeaderEntry(NamedTuple):
     """A tensor by the word of its header, checked: the bytes from `begin` to `end` of the file."""
 
     name: str
@@ -45,7 +45,7 @@ class File(NamedTuple):
     """One file, its content unread."""
 
     data: memoryview
-    entries: list[Entry]
+    entries: list[HeaderEntry]
     meta: dict[str, str]
     notes: dict[str, Any]
 
@@ -61,7 +61,7 @@ def read(data: memoryview, budget: Budget, cut: bool = False) -> File:
         raise CorruptError(f"the header claims {length} bytes, {len(data) - 8} are there", at=0)
     header = _json.parse(data[8 : 8 + length], 8, "the header", budget)
     if type(header) is not dict:
-        raise CorruptError("the header is no JSON object", at=8)
+        raise CorruptError("the header is not a JSON object", at=8)
     meta = header.pop(METADATA, {})
     if type(meta) is not dict or not all(type(text) is str for text in meta.values()):
         raise CorruptError(f"{METADATA} must hold text alone", at=8)
@@ -81,16 +81,16 @@ def _notes(text: str | None, header: Mapping[str, Any], budget: Budget) -> dict[
         return {}
     notes = _json.parse(text.encode(), 8, f"the metadata {NOTES!r}", budget)
     if type(notes) is not dict:
-        raise CorruptError(f"the metadata {NOTES!r} is no JSON object", at=8)
+        raise CorruptError(f"the metadata {NOTES!r} is not a JSON object", at=8)
     for name, note in notes.items():
         if name not in header:
             raise CorruptError(f"a note for {name!r}, which is not in the file", at=8)
         if type(note) is not dict:
-            raise CorruptError(f"the note of {name!r} is no JSON object", at=8)
+            raise CorruptError(f"the note of {name!r} is not a JSON object", at=8)
     return notes
 
 
-def _entry(name: str, info: Any, start: int, budget: Budget) -> Entry:
+def _entry(name: str, info: Any, start: int, budget: Budget) -> HeaderEntry:
     try:
         dtype, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
     except (TypeError, KeyError):
@@ -100,7 +100,7 @@ def _entry(name: str, info: Any, start: int, budget: Budget) -> Entry:
     for number in (*shape, *offsets):
         if type(number) is not int or number < 0:
             what = repr(number) if isinstance(number, int | float | str) else type(number).__name__
-            raise CorruptError(f"{name!r}: {what[:40]} is no whole number from 0 up", at=8)
+            raise CorruptError(f"{name!r}: {what[:40]} is not a whole number from 0 up", at=8)
     row = _ROWS.get(dtype)
     if row is None:
         raise UnsupportedError(f"{name!r}: unknown dtype {dtype[:40]!r}; known: {', '.join(ORDER)} (byte 8)")
@@ -113,7 +113,7 @@ def _entry(name: str, info: Any, start: int, budget: Budget) -> Entry:
     if bits != (end - begin) * 8:
         need = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, which fill no whole bytes"
         raise CorruptError(f"{name!r}: {row.name}{shape} takes {need}, data_offsets are {begin} and {end}", at=8)
-    return Entry(name, row, tuple(shape), start + begin, start + end)
+    return HeaderEntry(name, row, tuple(shape), start + begin, start + end)
 
 
 def _check_depth(value: Any, name: str, left: int) -> None:
@@ -124,7 +124,7 @@ def _check_depth(value: Any, name: str, left: int) -> None:
         _check_depth(item, name, left - 1)
 
 
-def _check_places(entries: list[Entry], start: int, size: int) -> None:
+def _check_places(entries: list[HeaderEntry], start: int, size: int) -> None:
     """Every byte belongs to one tensor."""
     at = start
     for name, _, _, begin, end in sorted(entries, key=_place):
@@ -137,7 +137,7 @@ def _check_places(entries: list[Entry], start: int, size: int) -> None:
         raise CorruptError(f"{what}: the header tells of {at} bytes, got {size}", at=min(at, size))
 
 
-def _widened(entry: Entry, note: Mapping[str, Any]) -> Entry:
+def _widened(entry: HeaderEntry, note: Mapping[str, Any]) -> HeaderEntry:
     """complex128 stands in the file as pairs of F64."""
     if note.get("dtype") != "complex128":
         return entry

@@ -27,13 +27,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from tensorbytes import storage
 from tensorbytes.errors import CorruptError, Hint, TensorbytesError, UsageError
 from tensorbytes.formats import _beside, _json
 from tensorbytes.formats._parts import Part
-from tensorbytes.io import publish
+from tensorbytes.io import publish, storage
 from tensorbytes.io.holding import Hold
-from tensorbytes.storage import Target
+from tensorbytes.io.storage import Target
 from tensorbytes.typing import Buffer
 
 SUFFIX, SINGLE = ".safetensors", "model.safetensors"
@@ -126,9 +125,21 @@ def _shard(
     return file  # type: ignore[no-any-return]
 
 
+def files(path: str) -> list[str]:
+    """The files of the checkpoint that a path leads to; a path that leads to none, or to several, is itself."""
+    found, *more = find(path) or [path]
+    if more or found.endswith(SUFFIX):
+        return [path] if more else [found]
+    try:
+        names = _shards(found)
+    except (OSError, TensorbytesError):  # whoever reads it is told
+        names = {}
+    return [*(os.path.join(os.path.dirname(found), name) for name in names), found]
+
+
 def held(path: str) -> dict[str, int]:
     """The shards of a checkpoint that was saved under a path, and how many tensors each has; none: a single file."""
-    index = path + _INDEX
+    index = index_of(path)
     return {name: len(names) for name, names in _shards(index).items()} if os.path.isfile(index) else {}
 
 
@@ -154,7 +165,7 @@ def write(
 ) -> None:
     """Write parts, with their sizes, to shards of at most `most` bytes each; a larger tensor is alone in its shard."""
     folder, base = os.path.split(path)
-    stem, index = base.removesuffix(SUFFIX), path + _INDEX
+    stem, index = base.removesuffix(SUFFIX), index_of(path)
     split = _split(parts, most)
     if len(split) == 1:
         write_single(path, encode(split[0]), sync)
@@ -180,7 +191,7 @@ def write(
 def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
     """Write one file; a checkpoint of several that was saved under this name is gone afterwards."""
     storage.write(path, pieces, sync=sync)
-    index = path + _INDEX
+    index = index_of(path)
     if not path.endswith(SUFFIX) or not os.path.lexists(index):
         return
     with Hold(path):
@@ -191,10 +202,26 @@ def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
                 publish.sync_folder(index)
 
 
+def index_of(path: str) -> str:
+    """The index of a checkpoint that is saved under a path."""
+    return path + _INDEX
+
+
 def replaced(path: str) -> list[str]:
     """The shards that a single file of this name takes the place of."""
     folder, base = os.path.split(path)
-    return [os.path.join(folder, name) for name in _old_shards(path + _INDEX, base.removesuffix(SUFFIX))]
+    return [os.path.join(folder, name) for name in _old_shards(index_of(path), base.removesuffix(SUFFIX))]
+
+
+def named(path: str) -> list[str]:
+    """All shards that are called as those of a checkpoint which is saved under a path, whatever an index says."""
+    folder, base = os.path.split(path)
+    try:
+        names = sorted(os.listdir(folder or "."))
+    except OSError:
+        return []
+    matches = filter(None, map(_SHARD_NAME.fullmatch, names))
+    return [os.path.join(folder, match[0]) for match in matches if match[1] == base.removesuffix(SUFFIX)]
 
 
 def _split(parts: Sequence[tuple[Part, int]], most: int) -> list[list[Part]]:

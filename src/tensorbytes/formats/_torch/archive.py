@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from tensorbytes import dtypes, storage
+from tensorbytes import dtypes
 from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
@@ -19,6 +19,7 @@ from tensorbytes.formats._torch.unread import Opaque
 from tensorbytes.formats._torch.values import Storage
 from tensorbytes.formats._torch.world import World
 from tensorbytes.formats._zip import Member
+from tensorbytes.io import storage
 from tensorbytes.io.checksums import crc32
 from tensorbytes.io.workers import MANY, map_in_order
 from tensorbytes.tree import Document
@@ -151,7 +152,7 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
     stored = [member for member in members if member.method == _zip.STORED]
     large = [member for member in stored if member.size >= _OWN_BYTES]
     small = [member for member in stored if member.size < _OWN_BYTES]
-    shared = storage.aligned(sum(-(-member.size // 64) * 64 for member in small), 0)
+    shared = storage.aligned_memory(sum(-(-member.size // 64) * 64 for member in small), 0)
     found: dict[str, memoryview] = {}
     at = 0
     for member in small:
@@ -162,7 +163,7 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
         at += -(-member.size // 64) * 64
 
     def read(member: Member) -> memoryview:
-        room = storage.aligned(member.size, 0)
+        room = storage.aligned_memory(member.size, 0)
         crc = 0
         for part in portions(member.size, _CHUNK):
             storage.read_at(file, room[part], member.start + part.start)
@@ -205,7 +206,7 @@ def _old_heads(raw: bytes, budget: Budget) -> tuple[int, Any, dict[str, int], in
     nothing = _Nothing(budget)
     magic, at = pickle_read.run(raw, 0, 0, nothing, budget)
     if type(magic) is not int or magic != MAGIC:
-        raise UnsupportedError("a pickle that is none of torch.save: the magic number differs")
+        raise UnsupportedError("a pickle that torch.save did not write: the magic number differs")
     version, at = pickle_read.run(raw, at, 0, nothing, budget)
     if version != _VERSION:
         raise UnsupportedError(f"another version of torch's old format than {_VERSION}")
@@ -241,7 +242,7 @@ class _OldStorages:
     def __init__(self, data: memoryview, keys: Any, widths: dict[str, int], at: int) -> None:
         self._found: dict[str, tuple[memoryview, int]] = {}
         if type(keys) is not list or not all(type(key) is str for key in keys):
-            raise CorruptError("the keys of the storages are no list of names", at=at)
+            raise CorruptError("the keys of the storages are not a list of names", at=at)
         for key in keys:
             if key not in widths or key in self._found:
                 raise CorruptError(f"a storage {key!r} that no tensor uses, or twice", at=at)

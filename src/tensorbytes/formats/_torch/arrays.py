@@ -17,7 +17,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, elsewhere
 from tensorbytes.errors import LimitError, UnsupportedError
 from tensorbytes.formats._npy import arrays as npy_arrays
-from tensorbytes.formats._npy.header import Header
+from tensorbytes.formats._npy.header import NpyHeader
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
 from tensorbytes.formats._torch.unread import Opaque
@@ -115,8 +115,8 @@ def value(raw: Any, kind: Any, shape: Any, order: str, budget: Budget, axes: Any
     if size != len(raw):
         raise FaultError(f"a NumPy array of {size} bytes has {len(raw)}")
     data = memoryview(raw)
-    header = Header(kind.descr, order == "F", shape, {}, 0)
-    found = npy_arrays.Found(header, element, element.dtype, element.dtype, 0, size)
+    header = NpyHeader(kind.descr, order == "F", shape, {}, 0)
+    found = npy_arrays.StoredArray(header, element, element.dtype, element.dtype, 0, size)
     if order != "K" or not size:
         if order == "K":
             header = header._replace(shape=tuple(shape[axis] for axis in _checked(axes, shape)))

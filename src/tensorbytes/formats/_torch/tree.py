@@ -25,7 +25,7 @@ from tensorbytes.formats._torch.names import Name
 from tensorbytes.formats._torch.pickle_values import ODD_KEY, Ordered
 from tensorbytes.formats._torch.unread import Opaque
 from tensorbytes.formats._torch.values import Held, Storage
-from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
+from tensorbytes.tensor import InvalidValueError, Sparse, Strings, Tensor, Value, amended
 from tensorbytes.tree import Document, Leaf, Path, Step, flatten, path_name
 
 METADATA = "torch._metadata"
@@ -86,9 +86,9 @@ def _weight(node: Any) -> int:
     items = node.values() if isinstance(node, dict) else node
     each = _ITEM_BYTES if not isinstance(node, dict) and _is_leaf(node) else _LEAF_BYTES
     texts = sum(len(item) for item in items if type(item) is str or type(item) is bytes)
-    copies = sum(item.value.nbytes for item in items if type(item) is Held and type(item.value) is Deferred)
+    copies = sum(item.value.nbytes for item in items if type(item) is Held and not item.value.at_hand)
     made = (item.made for item in items if type(item) is arrays.Held)
-    copies += sum(value.nbytes for value in made if type(value) is Deferred)
+    copies += sum(value.nbytes for value in made if isinstance(value, Deferred))
     return each * len(items) + texts + copies
 
 
@@ -109,7 +109,7 @@ class Notes:
         self.framework, self.document = top.get("framework", "torch"), top.get("document", {})
         self.document_origin = top.get("document_origin", {})
         if type(self.framework) is not str or not (_is_texts(self.document) and _is_texts(self.document_origin)):
-            raise self.wrong("'framework' must be text, 'document' text by names")
+            raise self.wrong("'framework' must be text, 'document' must map names to text")
         leaves = top.get("leaves", [])
         for note in leaves if type(leaves) is list else [None]:
             self._add(note)
@@ -125,7 +125,7 @@ class Notes:
                 raise self.wrong(f"{key!r} is unknown to this version, or of another type")
         texts = (note.get(key, {}) for key in ("meta", "origin"))
         if not all(map(_is_texts, texts)) or note.get("index", "int32") != "int32":
-            raise self.wrong("'meta' and 'origin' must be text by names, 'index' int32")
+            raise self.wrong("'meta' and 'origin' must map names to text, 'index' must be int32")
         if not all(type(n) is int and n >= 0 for n in note.get("shape", ())):
             raise self.wrong("a shape of other things than sizes")
         if not all(type(part) is dict for part in note.get("parts", {}).values()):
@@ -138,7 +138,7 @@ class Notes:
     def _step(self, step: Any) -> Step:
         kinds: dict[str, type] = {"key": str, "number": int, "list": int, "tuple": int}
         if type(step) is not list or len(step) != 2 or type(step[1]) is not kinds.get(str(step[0])):
-            raise self.wrong(f"{step!r} is no step of a path")
+            raise self.wrong(f"{step!r} is not a step of a path")
         kind, key = step
         return kind, key
 
@@ -238,15 +238,15 @@ class _Reader:
             (leaf,) = self.leaves
             value = leaf.value
             meta, origin = {**value.meta, **meta}, {**value.origin, **origin}
-            return Document([leaf._replace(value=_amended(value, value.name, meta, origin))])
+            return Document([leaf._replace(value=amended(value, value.name, meta, origin))])
         return Document(self.leaves, meta, origin=origin)
 
     def held(self, held: Held, path: Path, kind: str = "", note: _Note | None = None) -> None:
         value = held.value
         if note:
-            value = _amended(value, note.get("name"), note.get("meta", value.meta), note.get("origin", value.origin))
+            value = amended(value, note.get("name"), note.get("meta", value.meta), note.get("origin", value.origin))
         at = held.storages[0].at if held.storages else 0
-        if not self._lazy and isinstance(value, Deferred):
+        if not self._lazy:
             value = self._load(value)
         bits = value if isinstance(value, Tensor) and value.dtype == "bool" else None
         if not self._lazy:
@@ -267,7 +267,7 @@ class _Reader:
         if not self._lazy:
             if check is not None:
                 check()
-            value = self._load(value) if isinstance(value, Deferred) else value
+            value = self._load(value)
         self.leaves.append(Leaf(value, path, held.kind, check if self._lazy else None))
 
     def unread(self, found: Opaque, path: Path, skip: bool) -> None:
@@ -281,7 +281,7 @@ class _Reader:
             if not path:
                 raise unread.refused(found, path)
 
-    def _load(self, value: Deferred) -> Value:
+    def _load(self, value: Value | Deferred) -> Value:
         """A shared one is read once."""
         if id(value) not in self._loaded:
             self._loaded[id(value)] = value.load()
@@ -325,7 +325,7 @@ class _Reader:
         if len(self.leaves) != before + 1:
             raise self._notes.wrong(f"{path_name(path)!r} is not one value")
         leaf = self.leaves[-1]
-        changed = _amended(leaf.value, note.get("name"), note.get("meta", {}), note.get("origin", {}))
+        changed = amended(leaf.value, note.get("name"), note.get("meta", {}), note.get("origin", {}))
         self.leaves[-1] = leaf._replace(value=changed, kind=note.get("kind", leaf.kind))
 
     def _assemble(self, node: Any, path: Path, note: _Note) -> None:
@@ -340,7 +340,7 @@ class _Reader:
                 value: Any = _strings(item, tuple(note["shape"]), self._budget)
             elif type(item) is Held and item.value.origin.keys() <= {"framework", "device", "requires_grad"}:
                 storages += item.storages
-                value = _amended(item.value, None, {}, {})
+                value = amended(item.value, None, {}, {})
             else:
                 value = None
             if not isinstance(value, Tensor | Strings | Deferred):
@@ -350,17 +350,9 @@ class _Reader:
         if len(made.leaves) != 1 or made.meta or made.origin or made.leaves[0].path:
             raise self._notes.wrong(f"{path_name(path)!r} is not one value")
         leaf = made.leaves[0]
-        value = self._load(leaf.value) if isinstance(leaf.value, Deferred) and not self._lazy else leaf.value
+        value = leaf.value if self._lazy else self._load(leaf.value)
         check = partial(_check_all, storages, leaf.check) if self._lazy else None
         self.leaves.append(leaf._replace(value=value, path=path, check=check))
-
-
-def _amended(
-    value: Value | Deferred, name: str | None, meta: Mapping[str, str], origin: Mapping[str, str]
-) -> Value | Deferred:
-    if isinstance(value, Deferred):
-        return replace(value, name=name, meta=meta, origin=origin)
-    return amended(value, name, meta, origin)
 
 
 def _check(storages: tuple[Storage, ...], value: Any, at: int) -> None:
@@ -396,17 +388,18 @@ def _check_plain(metadata: Any, path: Path) -> None:
 def _narrowed(held: Held, notes: Notes) -> Held:
     """Coordinates that were int32 before torch, which knows int64 alone."""
     later = held.value
-    if not isinstance(later, Deferred) or later.kind != "sparse":
+    if later.header.kind != "sparse":
         raise notes.wrong("'index' on something that is no sparse tensor")
 
     def fetch() -> Value:
-        got = later.fetch()
-        assert isinstance(got, Sparse | Ragged)
+        got = later.load()
         if not isinstance(got, Sparse) or any(part.size and part.max() >> 31 for part in got.parts):
             raise notes.wrong("indices that are no int32")
         return replace(got, parts=tuple(part.astype(np.int32) for part in got.parts))
 
-    return Held(replace(later, fetch=fetch), held.storages)
+    _, dtype, shape, _ = later.header
+    narrowed = Deferred("sparse", dtype, shape, fetch, later.nbytes, None, later.name, later.meta, later.origin)
+    return Held(narrowed, held.storages)
 
 
 def _strings(node: Any, shape: tuple[int, ...], budget: Budget) -> Strings | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import Hint, LimitError, UnsupportedError, UsageError
-from tensorbytes.formats import Options
+from tensorbytes.errors import Hint, LimitError, UnsupportedError
+from tensorbytes.formats import Option, Options
 from tensorbytes.tree import Leaf, Path, path_name
 
 WHY = "only tensors and plain values are read, and nothing is executed"
@@ -16,6 +16,7 @@ ADVICE = f"{WHY}: {SAVE.purpose}"
 SET_ADVICE = "sets have no order to keep; save a list"
 SKIP = Hint("objects", "skip", "to leave out what is not read", of="load")
 KIND = "object"
+OPTION = Option(str, "`skip` leaves out what is not read", "refuse", ("refuse", "skip"))
 # Names are text of the file's own: a short pickle could make many of them.
 _MOST_KINDS = 10_000
 
@@ -58,10 +59,7 @@ class Unread:
 
 def skips(options: Options) -> bool:
     """The read option objects=: whether what can't be read is left out."""
-    wanted = options.get("objects", "refuse")
-    if wanted not in ("refuse", "skip"):
-        raise UsageError(f"objects={wanted!r}", expected="'refuse', or 'skip' to leave out what is not read")
-    return bool(wanted == "skip")
+    return bool(options.get("objects") == "skip")
 
 
 def leaf(what: str, refuse: Callable[[], NoReturn], path: Path, shape: tuple[int, ...] = (), at: int = 0) -> Leaf:

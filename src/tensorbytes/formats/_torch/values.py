@@ -16,11 +16,11 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.deferred import Deferred, elsewhere, whole
+from tensorbytes.deferred import Deferred, elsewhere
 from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
-from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Tensor, Value, amended
+from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Tensor, Value, amended, with_origin
 
 _SIGNED = ("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128")
 _INTEGERS = ("int8", "int16", "int32", "int64")
@@ -55,13 +55,10 @@ class Held(NamedTuple):
     storages: tuple[Storage, ...]
 
     def with_origin(self, origin: dict[str, str]) -> Held:
-        both = {**self.value.origin, **origin}
-        if isinstance(self.value, Deferred):
-            return Held(replace(self.value, origin=both), self.storages)
-        return Held(amended(self.value, self.value.name, self.value.meta, both), self.storages)
+        return Held(with_origin(self.value, origin), self.storages)
 
-    def whole(self) -> Value:
-        return whole(self.value)
+    def read(self) -> Value:
+        return self.value.load()
 
 
 def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], origin: dict[str, str], budget: Budget) -> Held:
@@ -142,8 +139,7 @@ def _unpaired(elements: Array) -> Deferred:
 def flipped(held: Held, conjugate: bool, negative: bool) -> Held:
     """The tensor with the operations done that torch has put off."""
     value = held.value
-    assert isinstance(value, Tensor | Deferred)
-    dtype = value.dtype
+    _, dtype, shape, _ = value.header
     if (conjugate and "complex" not in dtype) or dtype not in (*_SIGNED, *_INTEGERS):
         raise RefusedError(f"a pending conjugation or negation of {dtype}")
 
@@ -151,10 +147,9 @@ def flipped(held: Held, conjugate: bool, negative: bool) -> Held:
         assert isinstance(got, Tensor)
         return Tensor(dtype, got.shape, _flip_signs(np.frombuffer(got.data, np.uint8), dtype, conjugate, negative))
 
-    part = value.part if isinstance(value, Deferred) else None
     later = Deferred(
-        "tensor", dtype, value.shape, lambda: flip(whole(value)), value.nbytes,
-        (lambda index: flip(part(index))) if part else None, None, value.meta, value.origin,
+        "tensor", dtype, shape, lambda: flip(value.load()), value.nbytes,
+        (lambda index: flip(value.part(index))) if value.in_parts else None, None, value.meta, value.origin,
     )  # fmt: skip
     return Held(later, held.storages)
 
@@ -196,9 +191,8 @@ def _later(
 def sparse(layout: str, index: list[Held], values: Held, shape: tuple[int, ...]) -> Held:
     """torch keeps coordinates as [k, nnz], we as [nnz, k]; compressed layouts are the same."""
     inner = values.value
-    assert isinstance(inner, Tensor | Deferred)
     for part in index:
-        if part.value.dtype not in ("int32", "int64"):  # type: ignore[union-attr]
+        if part.value.header.dtype not in ("int32", "int64"):
             raise FaultError("the indices of a sparse tensor are no integers")
 
     def make() -> Sparse:
@@ -207,41 +201,38 @@ def sparse(layout: str, index: list[Held], values: Held, shape: tuple[int, ...])
             if arrays[0].ndim != 2:
                 raise InvalidValueError(f"coordinates have two axes, not {arrays[0].ndim}")
             arrays = [np.ascontiguousarray(arrays[0].T)]
-        got = values.whole()
+        got = values.read()
         assert isinstance(got, Tensor)
         return Sparse(layout, shape, tuple(arrays), amended(got, None, {}, {}))
 
     nbytes = inner.nbytes + sum(part.value.nbytes for part in index)
-    return _later("sparse", inner.dtype, shape, [*index, values], nbytes, make)
+    return _later("sparse", inner.header.dtype, shape, [*index, values], nbytes, make)
 
 
 def _array(held: Held) -> Array:
-    value = held.whole()
+    value = held.read()
     assert isinstance(value, Tensor)
     return value.numpy()
 
 
 def jagged(values: Held, offsets: Held) -> Held:
-    inner, splits = values.value, offsets.value
-    assert isinstance(inner, Tensor | Deferred)
-    assert isinstance(splits, Tensor | Deferred)
+    inner, splits = values.value.header, offsets.value.header
     if splits.dtype not in ("int32", "int64") or len(splits.shape) != 1 or not inner.shape:
         raise FaultError("a jagged tensor wants a list of offsets, and values with an axis")
 
     def make() -> Ragged:
-        got = values.whole()
+        got = values.read()
         assert isinstance(got, Tensor)
         return Ragged(amended(got, None, {}, {}), (_array(offsets),))
 
     shape = ((splits.shape[0] or 1) - 1, None, *inner.shape[1:])
-    return _later("ragged", inner.dtype, shape, [offsets, values], inner.nbytes + splits.nbytes, make)
+    return _later("ragged", inner.dtype, shape, [offsets, values], values.value.nbytes + offsets.value.nbytes, make)
 
 
 def nested(buffer: Held, index: list[Held], budget: Budget) -> Held:
     """Rows in one buffer, each with sizes, strides and an offset of its own. The indices are read at once."""
-    inner = buffer.value
-    assert isinstance(inner, Tensor | Deferred)
-    if len(inner.shape) != 1 or any(part.value.dtype != "int64" for part in index):  # type: ignore[union-attr]
+    inner = buffer.value.header
+    if len(inner.shape) != 1 or any(part.value.header.dtype != "int64" for part in index):
         raise FaultError("a nested tensor wants a flat buffer, and indices of int64")
     at = buffer.storages[0].at
     numbers = sum(part.value.nbytes for part in index) // 8
@@ -255,12 +246,12 @@ def nested(buffer: Held, index: list[Held], budget: Budget) -> Held:
     budget.check(total * width, "a nested tensor", at)
 
     def make() -> Ragged:
-        got = buffer.whole()
+        got = buffer.read()
         assert isinstance(got, Tensor)
         memory = Storage(inner.dtype, memoryview(got.data), "cpu", 0, False, None)
         room = budget.renewed(got.nbytes)  # what all rows take together was counted
         try:
-            views = [dense(memory, inner.dtype, row, {}, room).whole() for row in rows]
+            views = [dense(memory, inner.dtype, row, {}, room).read() for row in rows]
         except (FaultError, RefusedError) as error:
             raise InvalidValueError(str(error)) from None
         splits = np.cumsum([0, *(view.nbytes // width for view in views)], dtype=np.int64)

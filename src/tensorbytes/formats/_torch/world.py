@@ -360,7 +360,7 @@ def _quantization(scheme: Any, budget: Budget) -> dict[str, str]:
         dtypes = [part.value.dtype if _is_dense(part) else "" for part in rest[:2]]
         if dtypes == ["float64", "int64"] and all(part.value.nbytes <= 8 * _MAX_SCALES for part in rest[:2]):
             budget.copy(sum(part.value.nbytes for part in rest[:2]) // 8 * _SCALE_BYTES, "the scales of a tensor", 0)
-            scales, zeros = (part.whole().numpy().reshape(-1).tolist() for part in rest[:2])
+            scales, zeros = (part.read().numpy().reshape(-1).tolist() for part in rest[:2])
             return {
                 "torch.scale": json.dumps(scales),
                 "torch.zero_point": json.dumps(zeros),

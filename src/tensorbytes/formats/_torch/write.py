@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.deferred import Dense
 from tensorbytes.errors import LIMITS, UnsupportedError
 from tensorbytes.formats import _json, _parts
 from tensorbytes.formats._extension import utf8
@@ -18,7 +19,7 @@ from tensorbytes.formats._torch.names import LAYOUTS, STORAGE_OF, UNTYPED
 from tensorbytes.formats._torch.pickle_write import MAX_INTEGER_BYTES, Pickler, Write, integer_bytes
 from tensorbytes.formats._torch.tree import METADATA
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
-from tensorbytes.tree import Document, Leaf, Path, restore, unflatten
+from tensorbytes.tree import Document, Leaf, Path, nest, restore
 from tensorbytes.typing import Buffer
 
 _PAIRS = "float4_e2m1fn"
@@ -40,10 +41,20 @@ _Made: TypeAlias = tuple[Write, _Call]
 def encode(document: Document) -> tuple[bytes, list[Buffer], bytes]:
     """(the pickle, the storages, the notes or nothing)"""
     writer = _Writer(document)
-    root = writer.attached(unflatten([writer.leaf(leaf) for leaf in document.leaves], lambda value: value))
+    root = writer.attached(nest(document.leaves, writer.leaf))
     pickler = Pickler()
     pickler.value(root)
     return pickler.finish(), writer.storages, writer.notes()
+
+
+def check(document: Document) -> None:
+    """Raise what `encode` raises: of the leaves, their keys, and what is noted."""
+    writer = _Writer(document)
+    nest(document.leaves, writer.leaf)
+    for leaf in document.leaves:
+        for _, key in leaf.path:
+            utf8(str(key))
+    writer.notes()
 
 
 def _framework(document: Document) -> str:
@@ -83,10 +94,10 @@ class _Writer:
         return _json.dump(top).encode() if top else b""
 
     def leaf(self, leaf: Leaf) -> Any:
-        """The leaf with something that can be pickled as its value."""
+        """Something that can be pickled in the place of a leaf."""
         if len(leaf.path) > LIMITS.max_depth:
             raise UnsupportedError(f"nested deeper than {LIMITS.max_depth} levels")
-        value = leaf.whole
+        value = leaf.read()
         note: dict[str, Any] = {"path": [list(step) for step in leaf.path]}
         if leaf.kind not in ("", "numpy"):
             return self._scalar(leaf, note)
@@ -100,7 +111,7 @@ class _Writer:
             self._notes.append(note)
         elif len(note) > 1:
             self._notes.append(note)
-        return leaf._replace(value=native, kind="")
+        return native
 
     def _scalar(self, leaf: Leaf, note: dict[str, Any]) -> Any:
         """A Python value is itself; only its name, its metadata and endless integers need notes."""
@@ -121,7 +132,7 @@ class _Writer:
             made = str(made) if type(made) is int else type(made)(map(str, made))
         if len(note) > 1:
             self._notes.append(note)
-        return leaf._replace(value=made, kind="")
+        return made
 
     # ---- tensors ----
 
@@ -284,7 +295,7 @@ class _Writer:
 
     def _parts(self, leaf: Leaf) -> tuple[Any, dict[str, Any]]:
         """What torch has no form for: dense parts of it, and a note how they go together."""
-        value = leaf.whole
+        value = leaf.read()
         alone = isinstance(value, Strings)
         parts = _parts.pack(Document([leaf._replace(value=value, path=())]), lambda x: _holds(x, alone))
         note: dict[str, Any] = {"path": [list(step) for step in leaf.path]}
@@ -388,5 +399,5 @@ def _sorted(meta: Mapping[str, str]) -> dict[str, str]:
     return {key: meta[key] for key in sorted(meta)}
 
 
-def _holds(value: Tensor | Strings, strings: bool) -> bool:
+def _holds(value: Dense, strings: bool) -> bool:
     return strings if isinstance(value, Strings) else value.dtype in _PLAIN

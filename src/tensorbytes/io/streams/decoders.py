@@ -33,7 +33,7 @@ Checkpoint: TypeAlias = "tuple[int, Any]"
 
 
 class Raw(Protocol):
-    """Where compressed bytes come from: see records/files/sources.py."""
+    """Where compressed bytes come from: see formats/tfrecord/files/bytestreams.py."""
 
     path: str
     seekable: bool
@@ -172,7 +172,7 @@ class Inflater:
             self._skip_padding()
             if not len(self._feed.peek()):
                 return False
-            what += " that are no gzip member"
+            what += " that are not a gzip member"
         self._fail(what, self._feed.offset)
         return False
 

@@ -67,10 +67,12 @@ def decode_start(head: bytes, compression: str, most: int = _MOST_PLAIN) -> byte
         block = bytes(head[snappy.LENGTH_BYTES :][: int.from_bytes(head[: snappy.LENGTH_BYTES], "big")])
         plain, start = snappy.read_size(block)
         return snappy.decode_start(block[start:], min(plain, most)) if start else b""
-    try:
-        return inflate_start(compression, head, most)
-    except DamagedError:
-        return b""
+    while head:
+        try:
+            return inflate_start(compression, head, most)
+        except DamagedError:  # the bytes before the damage may still tell what it is
+            head = head[: len(head) // 2]
+    return b""
 
 
 def _starts_as_gzip(head: bytes) -> bool:

@@ -82,11 +82,23 @@ def open_inflater(container: str, *, quick: bool = False) -> Any:
 
 
 def inflate_start(container: str, data: Buffer, most: int) -> bytes:
-    """Up to `most` of the first plain bytes; fewer where `data`, the start of a stream, makes no more."""
-    try:
-        return zlib.decompressobj(_WBITS[container]).decompress(data, most)
-    except zlib.error as error:
-        raise DamagedError(str(error)) from None
+    """Up to `most` of the first plain bytes; fewer where `data`, the start of a stream, makes no more.
+
+    A gzip file is members one after another, of which the first may be short, or empty.
+    """
+    plain = b""
+    rest: Buffer = data
+    while True:
+        engine = zlib.decompressobj(_WBITS[container])
+        try:
+            plain += engine.decompress(rest, most - len(plain))
+        except zlib.error as error:
+            if plain:  # whoever reads on is told
+                return plain
+            raise DamagedError(str(error)) from None
+        rest = engine.unused_data
+        if container != "gzip" or not rest or len(plain) >= most:
+            return plain
 
 
 # ---- at once ------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Files of records: finding, opening, inflating, walking and fixing them."""

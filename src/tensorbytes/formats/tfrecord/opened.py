@@ -1,0 +1,234 @@
+"""Files of records, opened."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import dtypes, frameworks, rows
+from tensorbytes.deferred import Deferred, leading_block
+from tensorbytes.errors import Hint, Limits, UsageError
+from tensorbytes.formats import Format, Options
+from tensorbytes.formats._opened import NO_COLUMNS, Opened, Progress
+from tensorbytes.formats.tfrecord.files import framing
+from tensorbytes.formats.tfrecord.files.bytestreams import likely_compression, open_stream
+from tensorbytes.formats.tfrecord.files.framing import RecordBlock
+from tensorbytes.formats.tfrecord.files.index import indexes
+from tensorbytes.formats.tfrecord.kinds import EVENTS, EXAMPLES, OTHERS, kind_of
+from tensorbytes.formats.tfrecord.read.reader import Records, open_records
+from tensorbytes.io import storage
+from tensorbytes.io.paths import byte_range, expand
+from tensorbytes.io.source import Source
+from tensorbytes.io.streams.detection import decode_start
+from tensorbytes.lazy import made_once
+from tensorbytes.rows import Table
+from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
+from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES, is_record_header
+from tensorbytes.tree import Document, Leaf
+
+_NO_TENSORS = {
+    EVENTS: (
+        "TensorBoard's events",
+        [
+            Hint(operation="records.read_events", arguments=("paths",), purpose="reads them"),
+            Hint(operation="inspect", arguments=("path",), purpose="lists them"),
+        ],
+    ),
+    OTHERS: (
+        "a TFRecord file of something else than Examples and tensors",
+        [Hint(operation="open_records", arguments=("path",), purpose="has payloads(), the bytes of each record")],
+    ),
+}
+
+
+class OpenedRecords(Opened):
+    """Files of records, opened: one, or several in order."""
+
+    def __init__(
+        self, chosen: Format, source: Source, limits: Limits, options: Options, *, claimed: bool = False
+    ) -> None:
+        super().__init__(chosen, source, limits, options, claimed=claimed)
+        if hasattr(source.target, "read"):
+            _ = self.records  # now: a file object is read from where it stands when it is handed over
+
+    @made_once
+    def records(self) -> Records:
+        """The records, as open_records gives them."""
+        return self._records()
+
+    @made_once
+    def targets(self) -> list[Any]:
+        """Every file: paths, URLs, file objects, Splits. Nothing is read of what stands beside them."""
+        return expand(self._target)
+
+    def _records(self, **options: Any) -> Records:
+        given = {**self.options, **options}
+        return open_records(self._target, to="tensor", limits=self.limits, **given)
+
+    @property
+    def _target(self) -> Any:
+        return io.BytesIO(self.source.data) if self.source.is_read else self.source.target
+
+    @property
+    def compression(self) -> str:
+        """How they are said to be compressed."""
+        return str(self.options.get("compression", "auto"))
+
+    @property
+    def data(self) -> memoryview | None:
+        return None
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @made_once
+    def kind(self) -> str:
+        """What the records are: EXAMPLES, EVENTS or OTHERS. The first file that is not empty tells."""
+        if self._claimed:
+            return EVENTS
+        if "schema" in self.options or "columns" in self.options:
+            return EXAMPLES
+        for target in self.targets:
+            path = byte_range(target)[0]
+            head = self.source.head if path is self.source.target else Source(path).head
+            plain = decode_start(head, likely_compression(head))
+            if is_record_header(plain):
+                kind = kind_of(plain)
+                name = os.path.basename(storage.describe(path))
+                return EVENTS if kind == OTHERS and plain[HEADER_BYTES:][:1] == b"\x09" and "tfevents" in name else kind
+        return EXAMPLES
+
+    @property
+    def rows(self) -> bool:
+        return self.kind == EXAMPLES
+
+    def check_rows(self) -> None:
+        """Refuse records of something else than Examples."""
+        if self.kind != EXAMPLES:
+            what, hints = _NO_TENSORS[self.kind]
+            raise UsageError(what, path=self.path, hints=hints)
+
+    def decode(self, lazy: bool) -> Iterator[Document]:
+        """One document: the columns of all rows, each read when it is asked for, or at once."""
+        self.check_rows()
+        if not lazy:
+            table = next(self.tables(_ALL), None)
+            yield NO_COLUMNS if table is None else table.document()
+            return
+        count = len(self.records)
+        yield Document([self._leaf(name, count) for name in self.records.schema])
+
+    def _leaf(self, name: str, count: int) -> Leaf:
+        """A column that is read when it is asked for; a slice of rows reads these alone."""
+        feature = self.records.schema[name]
+
+        def fetch() -> Value:
+            return next(self.tables(_ALL, lambda one: one == name)).columns[name]
+
+        def part(index: Any) -> Tensor | Strings:
+            block = leading_block((count, *(n or 0 for n in feature.shape)), index, whole_rows=True)
+            row = max(math.prod(block.shape[1:]), 1)
+            numbers = range(block.first // row, block.first // row + block.shape[0])
+            records = self._records(columns=[name], schema=self.records.schema)
+            picked = records[list(numbers)][name]
+            assert isinstance(picked, Tensor)  # of a dtype that NumPy has, and dense
+            found = frameworks.to_value(np.asarray(picked.numpy()[block.rest]))
+            assert isinstance(found, Tensor | Strings)
+            return found
+
+        text = feature.dtype in ("bytes", "text")
+        ragged = None in feature.shape or (feature.optional and bool(feature.shape))
+        kind, dtype = "ragged" if ragged else "strings" if text else "tensor", "string" if text else feature.dtype
+        apart = part if kind == "tensor" and not feature.optional and feature.dtype in _SLICED else None
+        return Leaf(Deferred(kind, dtype, (count, *feature.shape), fetch, 0, apart), (("key", name),))
+
+    def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
+        self.check_rows()
+        schema, records = self.records.schema, self.records
+        if takes is not None and not all(map(takes, schema)):
+            records = self._records(columns=[name for name in schema if takes(name)], schema=schema)
+        scalars = {name for name, feature in schema.items() if feature.optional and not feature.shape}
+        for batch in records.batches(size):
+            columns = {name: _value(column) for name, column in batch.items()}
+            masks = {}
+            for name, present in batch.present.items():
+                masks[name, 0] = present
+                if name in scalars and isinstance(columns[name], Ragged):
+                    columns[name] = rows.fill_missing(columns[name], present)
+            yield Table(columns, batch.records, masks)
+
+    def payloads(self) -> Iterator[bytes]:
+        return self.records.payloads()
+
+    def as_document(self) -> None:
+        return None
+
+    def count(self) -> int:
+        return sum(map(len, indexes(self.targets, self.compression, self.limits)))
+
+    @property
+    def holds_records(self) -> bool:
+        return True
+
+    def files(self) -> list[str]:
+        return [storage.describe(byte_range(target)[0]) for target in self.targets]
+
+    def options_like(self, takes: Callable[[str], bool], rename: Callable[[str], str] | None) -> dict[str, Any]:
+        schema = self.records.schema
+        if rename is not None:
+            return {"lists": [rename(name) for name in schema.lists if takes(name)]} if schema.lists else {}
+        some = [name for name in schema if takes(name)]
+        return {"schema": schema if len(some) == len(list(schema)) else schema.select(some)}
+
+    # The compression of the first file, known once its first records were read.
+    found_compression = "none"
+
+    def as_stored(self, progress: Progress | None = None) -> Iterator[tuple[StoredRecords, Array]]:
+        sizes = [_file_size(target) for target in self.targets]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        before = 0
+        for target, size in zip(self.targets, sizes, strict=True):
+            path, start, end = byte_range(target)
+            with open_stream(path, self.compression, start, end, limits=self.limits) as stream:
+                if not before:
+                    self.found_compression = stream.compression
+                for block in framing.blocks(stream, base=start, limits=self.limits):
+                    yield StoredRecords(block), block.records[:, 1] + FRAME_BYTES
+                    if progress is not None:
+                        progress(before + stream.consumed, total)
+            before += size or 0
+
+
+# As many rows as there are.
+_ALL = 1 << 40
+# Dtypes that NumPy has, so that it can index them.
+_SLICED = frozenset(name for name in dtypes.DTYPES if name in np.sctypeDict)
+
+
+def _value(column: Any) -> Value:
+    return frameworks.to_value(column)
+
+
+def _file_size(target: Any) -> int | None:
+    path, start, end = byte_range(target)
+    if end is not None:
+        return end - start
+    return os.path.getsize(path) if storage.is_local(path) and os.path.isfile(path) else None
+
+
+class StoredRecords:
+    """Some records as they are stored."""
+
+    def __init__(self, block: RecordBlock) -> None:
+        self.block = block
+
+    def cut(self, start: int, stop: int) -> memoryview:
+        """The bytes of records start to stop, which lie one after the other."""
+        first, (last, size) = int(self.block.records[start, 0]), self.block.records[stop - 1].tolist()
+        return self.block.data[first - HEADER_BYTES : last + size + FRAME_BYTES - HEADER_BYTES]

@@ -1,0 +1,103 @@
+"""Whether records can hold columns, found without writing any.
+
+`batch.fitted` decides what a feature takes, for the writer as well. A reader gives that back bit for bit, unless
+
+- the feature has another dtype: integers were widened, or bytes became text
+- steps of a feature list vary in size where those of the column don't, or the other way round
+- a byte is not a value of its dtype, such as 2 in a bool
+- a float list holds narrower floats, and float32 changes the bits of a NaN
+- the feature is quantized, and that changes the values
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tensorbytes import dtypes, quantization, rows
+from tensorbytes.errors import LossError
+from tensorbytes.formats import _tensorproto
+from tensorbytes.formats.tfrecord.read import stored
+from tensorbytes.formats.tfrecord.read.decode import Plan
+from tensorbytes.formats.tfrecord.schema import Feature, Schema
+from tensorbytes.formats.tfrecord.write import batch, encode, guess
+from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, too_large
+from tensorbytes.formats.tfrecord.write.batch import Arrays
+from tensorbytes.formats.tfrecord.write.encode import STRINGS
+from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, refusals_of
+from tensorbytes.rows import Table
+from tensorbytes.tensor import Array, Ragged, Tensor, Value, identical
+
+
+def check(columns: Mapping[str, Value], schema: Schema | None, lists: Iterable[str] | None) -> None:
+    """Raise what a writer would over these columns; LossError where a reader would give something else."""
+    try:
+        _check(columns, schema, lists)
+    except Fault as fault:
+        raise fault.of(fault.row) from None
+
+
+def _check(columns: Mapping[str, Value], schema: Schema | None, lists: Iterable[str] | None) -> None:
+    values: dict[str, Arrays] = {}
+    for name, column in columns.items():
+        with refusals_of(name):
+            value = batch.given(column)
+        assert not isinstance(value, list)
+        values[name] = value
+    count = batch.count_rows(values)
+    if not count:
+        return
+    schema = Growth(None, lists).fitted(None, values, guess.of_batch) if schema is None else schema.select(values)
+    sizes = np.zeros(count, np.int64)
+    for name, (is_list, _, feature) in schema.columns.items():
+        with refusals_of(name):
+            _, cells = batch.fitted(feature, is_list, values[name])
+            same = _same_form(values[name], feature, is_list) and _same_values(cells, feature)
+        if not same:
+            raise LossError(f"records would give {name!r} back as something else", feature="column", tensor=name)
+        sizes += _least_sizes(values[name], feature)
+    Plan(schema)  # raises over features that can't be read
+    if sizes.max() > MAX_BYTES:
+        raise too_large(int(sizes.max()))
+
+
+def _same_form(value: Arrays, feature: Feature, is_list: bool) -> bool:
+    """Whether rows come back in the same dtype, and dense or ragged as they are."""
+    nested = isinstance(value, Ragged) and len(value.splits) > 1
+    return batch.dtype_of(batch.elements(value)) == feature.dtype and nested == (is_list and feature.size is None)
+
+
+def _same_values(cells: Arrays, feature: Feature) -> bool:
+    inside = batch.elements(cells)
+    if not isinstance(inside, Tensor):
+        return True
+    _tensorproto.check_bits(inside, None)
+    if feature.quantize is not None:
+        return all(_same_quantized(cell, feature) for cell in rows.rows_of(cells))
+    return feature.kind != "float" or feature.dtype == "float32" or _same_nans(inside)
+
+
+def _same_quantized(cell: Value, feature: Feature) -> bool:
+    assert isinstance(cell, Tensor)
+    return identical(quantization.quantize(cell, feature.quantize).dequantize(), cell)
+
+
+def _same_nans(value: Tensor) -> bool:
+    """Whether NaNs are the same after having been float32; other numbers are."""
+    array = value.numpy().reshape(-1)
+    with np.errstate(invalid="ignore"):
+        nans = array[np.isnan(array)]
+    raw = nans.view(np.uint8)
+    back, _ = stored.restored(encode.stored(Tensor(value.dtype, nans.shape, raw), "float"), nans.dtype)
+    return bool((back.view(np.uint8) == raw).all())
+
+
+def _least_sizes(value: Arrays, feature: Feature) -> Array:
+    """The bytes that each row takes at least; a number in an int64 list may take as little as one."""
+    sizes = Table({"": value}, batch.length(value)).sizes()
+    if feature.dtype in STRINGS:
+        return sizes
+    own = dtypes.get(feature.dtype).itemsize
+    least = 1 if feature.quantize is not None else {"float": 4, "int64": 1}.get(feature.kind, own)
+    return sizes // own * least

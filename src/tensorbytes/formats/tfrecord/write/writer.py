@@ -1,0 +1,445 @@
+"""Writing Examples and SequenceExamples, row by row or in columns.
+
+Rows are collected as columns and written by the kernel some thousand at a time; columns
+that are arrays already go straight through. The same input gives the same bytes, whether it
+came as rows or as columns: keys are sorted, and nothing depends on time or place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorbytes import _wire
+from tensorbytes.errors import UsageError
+from tensorbytes.formats.tfrecord.files.memory import Memory
+from tensorbytes.formats.tfrecord.schema import Schema, sidecar_path
+from tensorbytes.formats.tfrecord.write import batch, guess, sink
+from tensorbytes.formats.tfrecord.write import sidecar as sidecars
+from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, KernelColumn, framed, too_large
+from tensorbytes.formats.tfrecord.write.batch import BatchColumn, Given
+from tensorbytes.formats.tfrecord.write.collect import Collector, collector
+from tensorbytes.formats.tfrecord.write.encode import Misfit, describe
+from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, faults_of
+from tensorbytes.formats.tfrecord.write.sidecar import Sidecar, merged
+from tensorbytes.io import publish, storage
+from tensorbytes.io.output import Closable, check_between_calls, closing_on_failure
+from tensorbytes.io.workers import count_threads, map_in_order
+from tensorbytes.typing import Buffer
+
+# Rows are turned into bytes when there are this many of them, or this much.
+_ROWS = 2048
+_CHUNK_BYTES = 1 << 20
+# Each of several shards gets its share of a chunk: chunks grow with them, up to this factor.
+_MOST_CHUNKS = 8
+# What an entry takes on disk beside its values, roughly.
+_ENTRY_BYTES = 12
+
+Adders = list[tuple[str, Callable[[Any], int]]]
+
+
+class RecordWriter(Closable):
+    """A TFRecord file being written, or several: record i goes to shard i % shards.
+
+    A file that exists is replaced only when the new one is first made visible, by flush(),
+    sync() or close(): if the block raises before that, the old file stays as it was. What
+    flush() returned for survives the death of the process, sync() a power cut.
+
+    `compression` is "gzip", "zlib", "snappy" or "none". Where it is not given, the name decides:
+    .gz and .gzip, .zlib and .zz, .snappy ask for it, all others for none. With mode="a", a file that
+    holds records stays as it is.
+
+    Without a schema the first row or batch gives it: int64, float32, text and bytes, as scalars
+    and in one dimension, become TensorFlow's own lists; other arrays a TensorProto, which keeps dtype
+    and shape; a Python float is refused, having 64 bits where such a list has 32. Such a schema
+    widens as it must: a length that differs becomes None, a feature that some rows lack
+    becomes optional. A schema that was given is never changed. It is saved as JSON beside
+    the file, unless sidecar=False.
+
+    `lists` names the features that are feature lists, where no schema says so: the records
+    are SequenceExamples then. mode="a" adds to a file, after a look at its end. With
+    sync=False, close() does not wait for the disk. Threads may share a writer: each call is done whole.
+    """
+
+    def __init__(
+        self,
+        path: storage.Target,
+        *,
+        schema: Any = None,
+        lists: Iterable[str] | None = None,
+        compression: str | None = None,
+        level: int | None = None,
+        shards: int = 1,
+        mode: str = "w",
+        sidecar: bool = True,
+        sync: bool = True,
+    ) -> None:
+        sink.check_arguments(path, shards, mode)
+        self._target = path
+        # Also where the program changes its folder.
+        place = publish.absolute(os.fspath(path)) if storage.is_local(path) else path  # type: ignore[arg-type]
+        self._lock = threading.RLock()
+        self._growth = Growth(schema, lists)
+        self._schema: Schema | None = None
+        self._before: Schema | None = None  # of records that are there already
+        self._unread: str | None = None  # a file whose schema is still to be found out
+        self._places = sidecars.places(place)
+        self._sidecar = Sidecar(sidecars.checked(self._places) if sidecar else [], sync)
+        self._memory = Memory()
+        self._rows = self._bytes = 0  # rows that are collected, and about how large they are
+        self._collectors: dict[str, tuple[bool, Collector]] = {}
+        self._required: Adders = []
+        self._optional: Adders = []
+        self._width = -1  # how many features a row must have
+        self._most_rows = _ROWS * min(shards, _MOST_CHUNKS)
+        self._most_bytes = _CHUNK_BYTES * min(shards, _MOST_CHUNKS)
+        if mode == "a":
+            self._files = sink.append(path, compression, level, sync)
+        else:
+            self._files = sink.create(path, shards, compression, level, sync)
+        self._count = self._files.count  # records that are written
+        try:
+            self._use(self._first_schema(place))
+        except BaseException:
+            self.abort()
+            raise
+        self._mark_open()
+
+    def _first_schema(self, target: Any) -> Schema | None:
+        """The given schema, or that of the records that are there."""
+        given = self._growth.given
+        # Shards that are written one by one share one schema.
+        if self._count or any(place.shared for place in self._places):
+            self._before = sidecars.load(self._places)
+        if self._before is None and self._count:
+            self._unread = os.fspath(target)
+        if self._before is None:
+            return given
+        if given is None:
+            self._growth.fixed = bool(self._count)
+            return self._before if self._count else None
+        merged(given, self._before)  # raises if they contradict each other
+        return given
+
+    # ---- rows ---------------------------------------------------------------
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Add one record: a dict of features. Optional ones may be absent or None.
+
+        Values are copied. A row that does not fit the schema raises, and is not kept.
+        """
+        check_between_calls(self, self._lock)
+        with self._lock:
+            size = 0
+            try:
+                for name, add in self._required:
+                    size += add(row[name])
+                if self._optional:
+                    size += self._write_optional(row)
+                elif len(row) != self._width:
+                    raise Misfit("the features of the schema", "others")
+            except BaseException as error:
+                self._cut()
+                if not isinstance(error, Exception):
+                    raise
+                size = self._write_carefully(row)
+            self._rows += 1
+            self._bytes += size
+            if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
+                self._check_size(size)
+                self._drain()
+
+    def _check_size(self, size: int) -> None:
+        """A row that no reader could read is not kept either."""
+        if size > MAX_BYTES:
+            self._rows -= 1
+            self._bytes -= size
+            self._cut()
+            raise too_large(size)
+
+    def _write_optional(self, row: Mapping[str, Any]) -> int:
+        size, found = 0, self._width
+        for name, add in self._optional:
+            if name in row:
+                size += add(row[name])
+                found += 1
+            else:
+                add(None)
+        if len(row) != found:
+            raise Misfit("the features of the schema", "others")
+        return size
+
+    def _cut(self) -> None:
+        """Forget what collectors have taken of a row that is not whole."""
+        for _, collected in self._collectors.values():
+            collected.cut(self._rows)
+
+    def _write_carefully(self, row: Any) -> int:
+        """Collect a row that is the first, widens the schema, or is wrong; then say what is wrong."""
+        self._files.check_open()
+        if not isinstance(row, Mapping):
+            raise UsageError(f"a row must be a dict of features, got {describe(row)}")
+        values = {name: x for name, x in row.items() if x is not None}
+        with self._trying():
+            while (size := self._collect(values)) is None:
+                pass
+        return size
+
+    def _collect(self, values: Mapping[str, Any]) -> int | None:
+        """Give a row to the collectors; None if the schema had to be widened first."""
+        schema = self._growth.fitted(self._schema, values, guess.of_row)
+        self._use(schema)
+        size = 0
+        for name, (_, collected) in self._collectors.items():
+            try:
+                with faults_of(name):
+                    size += collected.add(values.get(name))
+            except Misfit as error:
+                self._cut()
+                self._use(self._growth.widened(schema, name, error))
+                return None
+        return size
+
+    @contextlib.contextmanager
+    def _trying(self) -> Iterator[None]:
+        """Whatever fails in here leaves the schema and the collectors as they were."""
+        if self._unread is not None and self._schema is None:
+            self._use(self._inferred(self._unread))
+        before = self._schema
+        try:
+            yield
+        except BaseException as error:
+            self._cut()
+            self._use(before)
+            if isinstance(error, Fault):
+                raise error.of(self.count + error.row) from None
+            raise
+
+    def _inferred(self, path: str) -> Schema:
+        """The schema of the records that are there, where no file beside them says it."""
+        from tensorbytes.formats.tfrecord.read.infer import infer
+
+        self._unread = None
+        self._files.settle(sync=False)
+        self._before = infer(path)
+        return self._before
+
+    def _use(self, schema: Schema | None) -> None:
+        """Collect rows of this schema from here on."""
+        if schema is self._schema and schema is not None:
+            return
+        self._drain()
+        self._schema = schema
+        self._retire()
+        if schema is None or self._files.closed:
+            return
+        for name, (is_list, key, feature) in schema.columns.items():
+            collected = collector(key, feature, is_list)
+            self._collectors[name] = (is_list, collected)
+            (self._optional if feature.optional else self._required).append((name, collected.add))
+        self._width = len(self._required)
+
+    def _drain(self) -> None:
+        """Turn the collected rows into records."""
+        if not self._rows:
+            return
+        self._files.check_open()
+        count, self._rows, self._bytes = self._rows, 0, 0
+        with closing_on_failure(self):
+            taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
+            self._put(self._framed(taken, count, self._count), count)
+
+    def _framed(self, columns: Sequence[tuple[bool, KernelColumn]], count: int, first: int) -> list[memoryview]:
+        assert self._schema is not None
+        features = [column for is_list, column in columns if not is_list]
+        lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
+        return framed(features, lists, count, len(self._files), first, self._memory)
+
+    def _put(self, pieces: list[memoryview], count: int) -> None:
+        if not self._files.hidden:
+            self._save_schema()
+        self._files.put(pieces)
+        self._count += count
+
+    # ---- columns ------------------------------------------------------------
+
+    def write_batch(self, columns: Mapping[str, Any]) -> None:
+        """Add many records at once: a dict of columns, one item of each for each record.
+
+        A column is an array of any framework with the records along its first axis, a
+        Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
+        whatever a row may hold. Nothing is written if any column does not fit the schema.
+        """
+        check_between_calls(self, self._lock)
+        with self._lock:
+            self._files.check_open()
+            if not isinstance(columns, Mapping):
+                raise UsageError(f"a batch must be a dict of columns, got {describe(columns)}")
+            self._drain()
+            with self._trying():
+                values: dict[str, Given] = {}
+                for name, x in columns.items():
+                    with faults_of(name):
+                        if x is not None:
+                            values[name] = batch.given(x)
+                count = batch.count_rows(values)
+                if not count:
+                    return
+                while (fitted := self._fit(values)) is None:
+                    pass
+            self._write_columns(fitted, count)
+
+    def _fit(self, values: Mapping[str, Given]) -> list[tuple[bool, BatchColumn]] | None:
+        """Check a batch; None if the schema had to be widened first."""
+        schema = self._growth.fitted(self._schema, values, guess.of_batch)
+        self._use(schema)
+        fitted = []
+        for name, (is_list, key, feature) in schema.columns.items():
+            if name not in values:
+                continue
+            try:
+                with faults_of(name):
+                    fitted.append((is_list, batch.column(key, feature, is_list, values[name])))
+            except Misfit as error:
+                self._use(self._growth.widened(schema, name, error))
+                return None
+        return fitted
+
+    def _write_columns(self, columns: list[tuple[bool, BatchColumn]], count: int) -> None:
+        size = sum(column.nbytes for _, column in columns) + count * _ENTRY_BYTES * (len(columns) + 2)
+        step = max(self._most_bytes * count // max(size, 1), 1)
+        base = self._count
+
+        def made(start: int) -> list[memoryview]:
+            stop = min(start + step, count)
+            rows = [(is_list, column.rows(start, stop)) for is_list, column in columns]
+            return self._framed(rows, stop - start, base + start)
+
+        starts = range(0, count, step)
+        with closing_on_failure(self), contextlib.closing(map_in_order(made, starts, count_threads())) as results:
+            for start, pieces in zip(starts, results, strict=True):
+                self._put(pieces, min(step, count - start))
+
+    def write_raw(self, payload: Buffer) -> None:
+        """Add one record of any bytes, as they are."""
+        check_between_calls(self, self._lock)
+        with self._lock:
+            self._files.check_open()
+            self._drain()
+            record = _wire.frames([[payload]])
+            with closing_on_failure(self):
+                self._files.put([record], self._count % len(self._files))
+            self._count += 1
+
+    # ---- the files ----------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many records there are so far, those of before an append included."""
+        return self._count + self._rows
+
+    @property
+    def schema(self) -> Schema | None:
+        """What rows are checked against; None before the first one, if no schema was given."""
+        return self._schema
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system, and make it visible."""
+        self._show(sync=False)
+
+    def sync(self) -> None:
+        """flush(), and wait until the disk has it all."""
+        self._show(sync=True)
+
+    def _show(self, sync: bool) -> None:
+        check_between_calls(self, self._lock)
+        with self._lock:
+            self._files.check_open()
+            self._drain()
+            with closing_on_failure(self):
+                self._files.settle(sync)
+                with self._schema_saved():
+                    self._files.publish(sync)
+
+    def _save_schema(self) -> None:
+        self._sidecar.save(self._schema, self._before, alone=not self._files.count)
+
+    def _schema_saved(self) -> contextlib.AbstractContextManager[None]:
+        """Save the schema, and in the block make the records visible."""
+        return self._sidecar.saved(self._schema, self._before, self._files)
+
+    def close(self) -> None:
+        """sync(), unless the writer was made with sync=False, and close. A forked process only lets go of the files."""
+        self._mark_closed()
+        if self._files.foreign:
+            self.abort()
+        check_between_calls(self, self._lock)
+        with self._lock:
+            if self._files.closed:
+                self._files.close()  # tells of a failure
+                return
+            self._drain()
+            with closing_on_failure(self):
+                self._files.finish()
+                with self._schema_saved():
+                    self._files.close()
+            self._retire()
+
+    def abort(self) -> None:
+        """Close without publishing; files that were not visible yet are removed."""
+        self._mark_closed()
+        if self._files.foreign:
+            self._lock = threading.RLock()  # whoever held the old one is not in this process
+        check_between_calls(self, self._lock)
+        with self._lock:
+            self._rows = self._bytes = 0
+            self._files.abort()
+            self._retire()
+
+    def fail(self, error: BaseException) -> None:
+        """Close after a failure; close() tells of it."""
+        self._rows = self._bytes = 0
+        self._files.fail(error)
+        self._retire()
+
+    def _leave(self) -> tuple[str, str, list[str]] | None:
+        if self._files.foreign or self._files.closed:
+            return None
+        if self.count == self._files.count:
+            self._files.abort()
+            return None
+        self._files.forget()
+        count, hidden = self.count, self._files.hidden
+        lost: Exception | None = None
+        try:
+            self._drain()
+        except Exception as error:  # of the disk
+            lost = error
+        places, failure = self._files.leave()
+        lost = lost or failure
+        what = f"{count} record{'' if count == 1 else 's'}"
+        if lost is not None:
+            what = f"a part of {what}, for then {lost}"
+        if hidden and places and self._schema is not None and self._sidecar.wanted:
+            with contextlib.suppress(Exception):
+                self._schema.save_beside(sidecar_path(places[0]))
+        target = storage.describe(self._target)
+        return target, what, places or [target]
+
+    def _retire(self) -> None:
+        """No row fits from here on."""
+        self._collectors, self._required, self._optional, self._width = {}, [], [], -1
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and self._files.failed:
+            self.abort()  # the error says it
+        elif error is None or not self._files.hidden:
+            self.close()  # what was visible already stays, up to the last whole record
+        else:
+            self.abort()

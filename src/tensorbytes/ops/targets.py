@@ -1,0 +1,196 @@
+"""Rows on their way: into a file that holds them, or stacked into one document.
+
+What the target can't hold is told at the first rows that show it. Nothing is visible before `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorbytes import formats
+from tensorbytes.errors import Hint, LossError, UsageError
+from tensorbytes.formats import ADVISORY
+from tensorbytes.formats._opened import Created
+from tensorbytes.ops import fitting
+from tensorbytes.ops.report import Loss, refuse
+from tensorbytes.rows import Column, Table
+from tensorbytes.tensor import Value
+from tensorbytes.tree import Document, Leaf
+
+
+def row_losses(document: Document) -> list[Loss]:
+    """What is lost when a document becomes a row, or its arrays become columns: all but names and tensors."""
+    losses = [
+        Loss(None, "meta", f"metadata of the whole, such as {key!r}")
+        for key in sorted(formats.document_meta_to_keep(document))[:1]
+    ]
+    for leaf in document.leaves:
+        if len(leaf.path) > 1 or (leaf.path and leaf.path[0][0] != "key"):
+            losses.append(Loss(leaf.name, "structure", "columns have a flat list of names; it was nested"))
+        if leaf.kind not in ("", "numpy"):
+            losses.append(Loss(leaf.name, "kind", f"that it was a Python {leaf.kind}"))
+        value = leaf.value
+        own = {key: text for key, text in value.origin.items() if key not in ADVISORY and key != "numpy.dtype"}
+        losses += [Loss(leaf.name, "meta", f"metadata {key}={text!r}") for key, text in {**own, **value.meta}.items()]
+    return losses
+
+
+def column_name(leaf: Leaf) -> str:
+    return leaf.name if leaf.name is not None else "tensor"
+
+
+def by_column(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
+    """The leaves under their names; {"a": {"b": x}} and {"a/b": x} have the same."""
+    found: dict[str, Leaf] = {}
+    for leaf in leaves:
+        name = column_name(leaf)
+        if name in found:
+            raise LossError(
+                f"two columns would be named {name!r}",
+                feature="structure",
+                tensor=name,
+                hints=[Hint(purpose="rename one")],
+            )
+        found[name] = leaf
+    return found
+
+
+class Target:
+    """Where rows go, and what is lost of them."""
+
+    def __init__(self, format: str, allowed: frozenset[str]) -> None:
+        self.format, self.allowed = format, allowed
+        self.losses: list[Loss] = []
+        self.rows = self.nbytes = 0
+        self.names: dict[str, None] = {}
+        self._met: set[Any] = set()  # what leaves were like so far
+
+    def add(self, item: Document | Table) -> None:
+        """One row, or some rows as columns."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Leave no trace."""
+
+    def _add_losses(self, losses: list[Loss]) -> None:
+        refuse(losses, self.allowed, self.format)
+        self.losses += losses
+
+    def _new_leaves(self, row: Document) -> Document:
+        """The leaves of a row that are like none before: what is lost of them is not known yet."""
+        found = []
+        for leaf in row.leaves:
+            mark = (leaf.path, leaf.kind, frozenset(leaf.value.meta), frozenset(leaf.value.origin))
+            if mark not in self._met:
+                self._met.add(mark)
+                found.append(leaf)
+        return Document(found, {} if self.rows else row.meta, origin={} if self.rows else row.origin)
+
+    def _note_lacking(self, table: Table) -> None:
+        for name in table.present:
+            if not any(loss.name == name and loss.feature == "missing" for loss in self.losses):
+                self._add_losses([Loss(name, "missing", "rows that lack it get an empty or zero value")])
+
+    def _count(self, values: dict[str, Value], rows: int) -> None:
+        self.rows += rows
+        self.nbytes += sum(value.nbytes for value in values.values())
+        self.names.update(dict.fromkeys(values))
+
+
+class RowTarget(Target):
+    """A file that holds rows, or a stream of objects."""
+
+    def __init__(self, format: str, allowed: frozenset[str], create: Callable[[], Created]) -> None:
+        super().__init__(format, allowed)
+        chosen = formats.get(format)
+        self._fills = chosen.rows and not chosen.masks  # what a row lacks
+        self._created = create()
+        self._dropped: set[str] = set()  # columns that can't be held
+
+    def add(self, item: Document | Table) -> None:
+        if isinstance(item, Table) and item.masks and self._created.columns_only and not self._fills:
+            for row in item.documents():  # each without what it lacks
+                self.add(row)
+            return
+        if isinstance(item, Table):
+            if self._fills:
+                self._note_lacking(item)
+            held = self._held_table(item) if self._created.columns_only else item
+            self._created.add(held)
+            self._count(held.columns, held.rows)
+            return
+        row = self._held_row(item) if self._created.columns_only else item
+        self._created.add(row)
+        self._count({column_name(leaf): leaf.read() for leaf in row.leaves}, 1)
+
+    def _fit(self, leaves: list[Leaf], as_rows: bool) -> None:
+        """Find out what of the leaves can't be held."""
+
+        def attempt(document: Document, granted: frozenset[str]) -> None:
+            column = Column()
+            (column.add_row if as_rows else column.add)(document.leaves[0].read())
+            self._created.check({column_name(document.leaves[0]): column.finish()})
+
+        kept, _, losses = fitting.fitting_leaves(leaves, attempt)
+        self._add_losses(losses)
+        self._dropped |= {column_name(leaf) for leaf in leaves} - {column_name(leaf) for leaf in kept}
+        if not kept and not self.rows:
+            raise LossError(f"nothing of these rows can be written as {self.format!r}", feature="rows")
+
+    def _held_table(self, table: Table) -> Table:
+        if not self.rows:
+            self._fit([Leaf(value, (("key", name),)) for name, value in table.columns.items()], as_rows=False)
+        if not self._dropped:
+            return table
+        columns = {name: value for name, value in table.columns.items() if name not in self._dropped}
+        return Table(columns, table.rows, {place: mask for place, mask in table.masks.items() if place[0] in columns})
+
+    def _held_row(self, row: Document) -> Document:
+        news = self._new_leaves(row)
+        if news.leaves:
+            self._add_losses(row_losses(news))
+            self._fit(news.leaves, as_rows=True)
+        kept = {name: leaf for name, leaf in by_column(row.leaves).items() if name not in self._dropped}
+        return Document([Leaf(leaf.read(), (("key", name),)) for name, leaf in kept.items()])
+
+    def close(self) -> list[str]:
+        """Make it visible; the paths of the files."""
+        return self._created.close()
+
+    def abort(self) -> None:
+        self._created.abort()
+
+
+class Stack(Target):
+    """Rows stacked into one array, or one ragged value, for each name; the data wait in temporary files."""
+
+    def __init__(self, format: str, allowed: frozenset[str]) -> None:
+        super().__init__(format, allowed)
+        self._columns: dict[str, Column] = {}
+
+    def add(self, item: Document | Table) -> None:
+        if isinstance(item, Table):
+            self._note_lacking(item)
+            self._check_names(item.columns)
+            for name, value in item.columns.items():
+                self._columns.setdefault(name, Column()).add(value)
+            self._count(item.columns, item.rows)
+            return
+        values = {name: leaf.read() for name, leaf in by_column(item.leaves).items()}
+        self._add_losses(row_losses(self._new_leaves(item)))
+        self._check_names(values)
+        for name, value in values.items():
+            self._columns.setdefault(name, Column()).add_row(value)
+        self._count(values, 1)
+
+    def _check_names(self, values: dict[str, Value]) -> None:
+        if self.rows and values.keys() != self._columns.keys():
+            odd = min(values.keys() ^ self._columns.keys())
+            raise LossError(f"row {self.rows}: rows of different names can't be stacked: {odd!r}", feature="stack")
+
+    def document(self) -> Document:
+        """The columns, as one document."""
+        if not self._columns:
+            raise UsageError("no rows to stack")
+        return Document([Leaf(column.finish(), (("key", name),)) for name, column in self._columns.items()])

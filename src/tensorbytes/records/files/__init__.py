@@ -1,1 +1,0 @@
-"""Files of records: finding, opening, inflating, walking, mending them."""

@@ -1,0 +1,424 @@
+"""Rows: tables of them, and values as columns, taken apart and put together along their first axis.
+
+Table              some rows, as columns with masks
+rows_of(column)    its rows, one value each
+cut(column, a, b)  rows a to b, as views
+Column             rows or columns added one after another, kept on disk, given back as one column
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from array import array
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.io import storage
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, amended, part_origin
+from tensorbytes.tree import Document, Leaf, path_name
+
+# Bytes of a growing column that are kept in memory.
+_IN_MEMORY = 1 << 22
+
+
+NO_MASKS: Mapping[tuple[str, int], Array] = MappingProxyType({})
+
+
+class Table(NamedTuple):
+    """Some rows: a column of values under each name, each with `rows` rows.
+
+    masks[name, level] tells which elements of a column there are, where some are missing: level 0 counts rows, level 1
+    the elements of rows, and so on. Where a row lacks a value, its column has a zero, or an empty string or row.
+    """
+
+    columns: dict[str, Value]
+    rows: int
+    masks: Mapping[tuple[str, int], Array] = NO_MASKS
+
+    @property
+    def present(self) -> dict[str, Array]:
+        """Which rows have a value, of the columns that some rows lack."""
+        return {name: mask for (name, level), mask in self.masks.items() if not level}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(value.nbytes for value in self.columns.values())
+
+    def cut(self, start: int, stop: int) -> Table:
+        """Rows start to stop, as views."""
+        if any(level for _, level in self.masks):
+            raise UnsupportedError("a table with masks inside of rows can't be cut yet")
+        masks = {place: mask[start:stop] for place, mask in self.masks.items()}
+        return Table({name: cut(value, start, stop) for name, value in self.columns.items()}, stop - start, masks)
+
+    def sizes(self) -> Array:
+        """The bytes of each row."""
+        total = np.zeros(self.rows, np.int64)
+        for value in self.columns.values():
+            total += _row_sizes(value, self.rows)
+        return total
+
+    def documents(self) -> Iterator[Document]:
+        """Each row as a document, without what it lacks."""
+        split = {name: list(rows_of(value)) for name, value in self.columns.items()}
+        present = self.present
+        for index in range(self.rows):
+            there = (name for name in split if name not in present or present[name][index])
+            yield Document([Leaf(split[name][index], (("key", name),)) for name in there])
+
+    def document(self) -> Document:
+        """The columns, and their masks beside them, as one document that says it is rows of a table."""
+        leaves = [Leaf(value, (("key", name),)) for name, value in self.columns.items()]
+        for (name, level), mask in self.masks.items():
+            flags = Tensor("bool", mask.shape, np.ascontiguousarray(mask).view(np.uint8))
+            leaves.append(Leaf(flags, (("key", name), ("mask", level))))
+        return Document(leaves, rows=self.rows)
+
+
+def table_of(document: Document) -> Table:
+    """The rows that a document says it is."""
+    assert document.rows is not None
+    columns: dict[str, Value] = {}
+    masks: dict[tuple[str, int], Array] = {}
+    for leaf in document.leaves:
+        if leaf.path[-1][0] == "mask":
+            level = leaf.path[-1][1]
+            assert isinstance(level, int)
+            masks[str(path_name(leaf.path[:-1])), level] = leaf.read().numpy()  # type: ignore[union-attr]
+        else:
+            columns[str(leaf.name)] = leaf.read()
+    return Table(columns, document.rows, masks)
+
+
+def rebatch(tables: Iterator[Table], size: int) -> Iterator[Table]:
+    """The same rows, `size` in each table but the last."""
+    waiting: list[Table] = []
+    have = 0
+    for table in tables:
+        start = 0
+        while table.rows - start >= size - have:
+            stop = start + size - have
+            yield join_tables([*waiting, table.cut(start, stop)])
+            waiting, have, start = [], 0, stop
+        if start < table.rows:
+            waiting.append(table.cut(start, table.rows))
+            have += table.rows - start
+    if waiting:
+        yield join_tables(waiting)
+
+
+def join_tables(tables: list[Table]) -> Table:
+    """Tables of the same columns, one after the other."""
+    if len(tables) == 1:
+        return tables[0]
+    names = tables[0].columns.keys()
+    for table in tables:
+        if table.columns.keys() != names:
+            odd = min(table.columns.keys() ^ names)
+            raise LossError(f"tables of different columns can't be joined: {odd!r}", feature="stack")
+    masks = {
+        place: np.concatenate([table.masks.get(place, np.ones(table.rows, bool)) for table in tables])
+        for place in sorted({place for table in tables for place in table.masks})
+    }
+    columns = {name: concatenate([table.columns[name] for table in tables]) for name in names}
+    return Table(columns, sum(table.rows for table in tables), masks)
+
+
+def concatenate(values: list[Value]) -> Value:
+    """Columns one after the other; those of rows of different shapes are ragged together."""
+    first = values[0]
+    alike = {(value.dtype, value.shape[1:]) if isinstance(value, Tensor) else None for value in values}
+    if isinstance(first, Tensor) and len(alike) == 1:
+        flat = np.concatenate([np.frombuffer(value.data, np.uint8) for value in values if isinstance(value, Tensor)])
+        total = sum(count(value) or 0 for value in values)
+        return Tensor(first.dtype, (total, *first.shape[1:]), flat, first.name, first.meta, first.origin)
+    column = Column()
+    for value in values:
+        column.add(value)
+    return amended(column.finish(), first.name, first.meta, first.origin)
+
+
+def _row_sizes(value: Value, rows: int) -> Array | int:
+    bounds = np.arange(rows + 1)
+    while isinstance(value, Ragged):
+        for level in value.splits:
+            bounds = level[bounds]
+        value = value.values
+    if isinstance(value, Tensor):
+        return np.diff(bounds) * (dtypes.get(value.dtype).itemsize * int(np.prod(value.shape[1:], dtype=np.int64)))
+    if isinstance(value, Strings):
+        sizes: Array = np.diff(value.offsets[bounds * int(np.prod(value.shape[1:], dtype=np.int64))])
+        return sizes
+    return 0
+
+
+def fill_missing(value: Value, present: Array) -> Value:
+    """A column of rows with one element or none as a column of elements, zeros or empty strings where there is none."""
+    assert isinstance(value, Ragged)
+    if isinstance(value.values, Tensor):
+        size = dtypes.get(value.values.dtype).itemsize
+        room = np.zeros((len(value), size), np.uint8)
+        room[present] = np.frombuffer(value.values.data, np.uint8).reshape(-1, size)
+        return Tensor(value.values.dtype, (len(value),), room.reshape(-1), None, value.meta, value.origin)
+    assert isinstance(value.values, Strings)
+    lengths = np.zeros(len(value), np.int64)
+    lengths[present] = np.diff(value.values.offsets)
+    return Strings((len(value),), _offsets([lengths]), value.values.data, value.values.encoding)
+
+
+def count(value: Value) -> int | None:
+    """How many rows a value has; None for what has no rows, a scalar or a sparse value."""
+    if isinstance(value, Ragged):
+        return len(value)
+    return None if isinstance(value, Sparse) or not value.shape else value.shape[0]
+
+
+def cut(value: Value, start: int, stop: int) -> Value:
+    """Rows start to stop, as views; name and metadata stay."""
+    return amended(_cut(value, start, stop), value.name, value.meta, value.origin)
+
+
+def _cut(value: Value, start: int, stop: int) -> Value:
+    if isinstance(value, Tensor):
+        shape = (stop - start, *value.shape[1:])
+        size = math.prod(value.shape[1:]) * dtypes.get(value.dtype).itemsize
+        return Tensor(value.dtype, shape, value.data[start * size : stop * size])
+    if isinstance(value, Strings):
+        width = math.prod(value.shape[1:])
+        offsets = value.offsets[start * width : stop * width + 1]
+        data = value.data[int(offsets[0]) : int(offsets[-1])]
+        return Strings((stop - start, *value.shape[1:]), offsets - offsets[0], data, value.encoding)
+    if isinstance(value, Sparse):
+        raise LossError("a sparse value has no rows to take apart", feature="sparse")
+    shapes = None if value.shapes is None else value.shapes[start:stop]
+    splits = []
+    for level in value.splits:
+        bounds = level[start : stop + 1]
+        start, stop = int(bounds[0]), int(bounds[-1])
+        splits.append(bounds - start)
+    values = _cut(value.values, start, stop)
+    assert isinstance(values, Tensor | Strings)
+    return Ragged(values, tuple(splits), shapes)
+
+
+def rows_of(value: Value) -> Iterator[Value]:
+    """Each row as a value of its own; what was ragged by one level is dense then."""
+    total = count(value)
+    if total is None:
+        raise LossError("a scalar or sparse value has no rows to take apart", feature="rows")
+    for index in range(total):
+        yield amended(_row(value, index), None, {}, part_origin(value.origin))
+
+
+def _row(value: Value, index: int) -> Value:
+    one = _cut(value, index, index + 1)
+    if isinstance(one, Tensor):
+        return Tensor(one.dtype, one.shape[1:], one.data)
+    if isinstance(one, Strings):
+        return Strings(one.shape[1:], one.offsets, one.data, one.encoding)
+    assert isinstance(one, Ragged)
+    if len(one.splits) > 1:
+        return Ragged(one.values, one.splits[1:])
+    return one.values if one.shapes is None else _reshape(one.values, tuple(one.shapes[0].tolist()))
+
+
+def _reshape(value: Tensor | Strings, shape: tuple[int, ...]) -> Tensor | Strings:
+    if isinstance(value, Tensor):
+        return Tensor(value.dtype, shape, value.data)
+    return Strings(shape, value.offsets, value.data, value.encoding)
+
+
+def scalar(row: Value) -> Value:
+    """A row of one element as that element."""
+    if isinstance(row, Tensor | Strings) and row.shape == (1,):
+        return amended(_reshape(row, ()), None, row.meta, row.origin)
+    return row
+
+
+def move_axis(value: Value, axis: int) -> Value:
+    """The value with another axis as its first."""
+    if axis == 0:
+        return value
+    if not isinstance(value, Tensor) or not -len(value.shape) <= axis < len(value.shape):
+        raise LossError(f"no axis {axis} to take apart: {_describe(value)}", feature="rows")
+    size = dtypes.get(value.dtype).itemsize
+    elements = np.moveaxis(np.ndarray(value.shape, f"V{size}", value.data), axis, 0)
+    flat = elements.copy(order="C").reshape(-1).view(np.uint8)
+    return Tensor(value.dtype, elements.shape, flat, value.name, value.meta, value.origin)
+
+
+def _describe(value: Value) -> str:
+    if isinstance(value, Ragged):
+        return f"ragged, {len(value)} rows"
+    dtype = value.dtype if isinstance(value, Tensor) else "text" if isinstance(value, Strings) else value.layout
+    return f"{dtype}{list(value.shape)}"
+
+
+class _Elements:
+    """Elements end to end: numbers, or strings and their lengths. From some size on they are in a temporary file."""
+
+    def __init__(self, first: Tensor | Strings) -> None:
+        self.dtype = first.dtype if isinstance(first, Tensor) else first.encoding
+        self._numbers = isinstance(first, Tensor)
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._file: IO[bytes] | None = None
+        self._lengths = array("q")
+
+    def add(self, value: Tensor | Strings) -> None:
+        kind = value.dtype if isinstance(value, Tensor) else value.encoding
+        if kind != self.dtype:
+            raise LossError(f"rows of {self.dtype} and of {kind} can't be stacked", feature="stack")
+        if isinstance(value, Strings):
+            self._lengths.frombytes(np.diff(value.offsets).astype(np.int64).tobytes())
+        self._pieces.append(bytes(value.data))
+        self._size += value.nbytes
+        if self._size >= _IN_MEMORY:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._file is None:
+            import tempfile
+
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
+            weakref.finalize(self, self._file.close)
+        self._file.writelines(self._pieces)
+        self._pieces, self._size = [], 0
+
+    def finish(self, shape: tuple[int, ...]) -> Tensor | Strings:
+        if self._file is None:
+            data = memoryview(b"".join(self._pieces))
+        else:
+            self._spill()
+            self._file.flush()
+            data = storage.map_open(self._file)
+        if self._numbers:
+            return Tensor(self.dtype, shape, data)
+        return Strings(shape, _offsets([np.frombuffer(self._lengths, np.int64)]), data, self.dtype)
+
+
+def _offsets(lengths: list[Array]) -> Array:
+    out = np.zeros(sum(map(len, lengths)) + 1, np.int64)
+    if lengths:
+        np.cumsum(np.concatenate(lengths), out=out[1:])
+    return out
+
+
+class Column:
+    """A column that grows row by row or batch by batch. Its data go to a temporary file, so that memory stays small.
+
+    Rows of one shape make a tensor, others a ragged value.
+    """
+
+    def __init__(self, ragged: bool = False) -> None:
+        self._elements: _Elements | None = None
+        self._shapes = array("q")  # [rows, rank], flat
+        self._rank: int | None = None
+        self._levels: list[list[Array]] = []  # lengths, for values that are ragged in several levels
+        self._inner: tuple[int, ...] = ()
+        self._counted = 0  # rows in _shapes
+        self._ragged, self._shaped = ragged, False
+        self._origin: dict[str, str] = {}
+        self.rows = 0
+
+    def add_row(self, row: Value) -> None:
+        """One more row."""
+        if isinstance(row, Ragged) and row.shapes is None:
+            first = np.array([0, len(row)])
+            self._add_levels([np.diff(level) for level in (first, *row.splits)], row.values)
+        elif isinstance(row, Tensor | Strings):
+            self._add_dense(_reshape(row, (1, *row.shape)))
+        else:
+            raise LossError(f"rows like this can't be stacked: {_describe(row)}", feature="stack")
+        self._note(row, 1)
+
+    def add(self, batch: Value) -> None:
+        """More rows, as a column."""
+        if isinstance(batch, Tensor | Strings) and batch.shape:
+            self._add_dense(batch)
+        elif isinstance(batch, Ragged) and len(batch.splits) == 1:
+            self._add_ragged(batch)
+        elif isinstance(batch, Ragged):
+            self._add_levels([np.diff(level) for level in batch.splits], batch.values)
+        else:
+            raise LossError(f"no rows to stack: {_describe(batch)}", feature="stack")
+        self._note(batch, count(batch) or 0)
+
+    def _note(self, value: Value, rows: int) -> None:
+        if not self.rows:
+            self._origin = part_origin(value.origin)
+        self.rows += rows
+
+    def _store(self, values: Tensor | Strings) -> None:
+        if self._elements is None:
+            self._elements = _Elements(values)
+        self._elements.add(values)
+
+    def _add_dense(self, batch: Tensor | Strings) -> None:
+        self._add_shapes(np.tile(np.array(batch.shape[1:], np.int64), (batch.shape[0], 1)))
+        self._store(batch)
+
+    def _add_ragged(self, batch: Ragged) -> None:
+        self._ragged = True
+        if batch.shapes is not None:
+            self._shaped = True
+            self._add_shapes(batch.shapes.astype(np.int64))
+        else:
+            lengths = np.diff(batch.splits[0])
+            rest = np.tile(np.array(batch.values.shape[1:], np.int64), (len(lengths), 1))
+            self._add_shapes(np.concatenate((lengths[:, None], rest), axis=1))
+        self._store(batch.values)
+
+    def _add_shapes(self, shapes: Array) -> None:
+        if self._levels or self._rank not in (None, shapes.shape[1]):
+            raise LossError("rows of different ranks can't be stacked", feature="stack")
+        self._rank = shapes.shape[1]
+        self._shapes.frombytes(shapes.astype(np.int64).tobytes())
+        self._counted += len(shapes)
+
+    def _add_levels(self, lengths: list[Array], values: Tensor | Strings) -> None:
+        inner = values.shape[1:]
+        if self._rank is not None or (self._levels and (len(self._levels) != len(lengths) or inner != self._inner)):
+            raise LossError("rows of different depths can't be stacked", feature="stack")
+        if not self._levels:
+            self._levels, self._inner = [[] for _ in lengths], inner
+        for level, more in zip(self._levels, lengths, strict=True):
+            level.append(more)
+        self._store(values)
+
+    def finish(self) -> Value:
+        """The whole column."""
+        if self._elements is None:
+            raise LossError("no rows to stack", feature="stack")
+        made = self._ragged_value() if self._levels else self._flat_value()
+        return amended(made, None, {}, self._origin)
+
+    def _ragged_value(self) -> Ragged:
+        assert self._elements is not None
+        splits = tuple(_offsets(level) for level in self._levels)
+        values = self._elements.finish((int(splits[-1][-1]), *self._inner))
+        return Ragged(values, splits)
+
+    def _flat_value(self) -> Value:
+        assert self._elements is not None
+        assert self._rank is not None
+        shapes = np.frombuffer(self._shapes, np.int64).reshape(self._counted, self._rank).copy()
+        alike = bool((shapes == shapes[:1]).all())
+        if alike and not self._ragged:
+            return self._elements.finish((len(shapes), *(shapes[0].tolist() if len(shapes) else self._width())))
+        rest = shapes[:, 1:]
+        sizes = shapes.prod(axis=1)
+        if not self._shaped and bool((rest == rest[:1]).all()):
+            lengths = shapes[:, 0]
+            inner = rest[0].tolist() if len(rest) else self._width()[1:]
+            return Ragged(self._elements.finish((int(lengths.sum()), *inner)), (_offsets([lengths]),))
+        return Ragged(self._elements.finish((int(sizes.sum()),)), (_offsets([sizes]),), shapes)
+
+    def _width(self) -> tuple[int, ...]:
+        return (0,) * (self._rank or 0)
