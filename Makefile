@@ -141,7 +141,7 @@ amplification: $(VENV)/dev
 audit: $(VENV)/dev
 	$(BIN)/python -m safety.audit
 
-docs: $(VENV)/docs # the theme's note on its own next version is no part of the output
+docs: $(VENV)/docs # the theme's note on its own next version is not part of the output
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 	@echo "site/index.html is ready; with the search: $(BIN)/mkdocs serve"
 

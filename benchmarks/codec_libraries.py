@@ -1,7 +1,7 @@
 """The libraries that could do our codecs' work, by themselves: `python -m benchmarks.codec_libraries`.
 
 Chunks of 256 KiB, as one thread and as two take them. The table is what spec/decisions/0007-codecs.md
-rests on; it is no part of the benchmarks' results. A library that is not installed is left out:
+rests on; it is not part of the benchmarks' results. A library that is not installed is left out:
 `pip install lz4 backports.zstd` for all of them.
 """
 

@@ -149,7 +149,7 @@ def _images(nbytes: int) -> Array:
 
 
 def _padding_mask(nbytes: int) -> Array:
-    """Which tokens of each row are no padding."""
+    """Which tokens of each row are not padding."""
     lengths = _random().integers(20, 512, max(nbytes // 512, 1))
     return np.arange(512) < lengths[:, None]
 

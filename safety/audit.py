@@ -4,7 +4,7 @@
 
 Lists every package that `pip install tensorbytes` brings, with the range that is asked for, the version that is
 here and its licence; then asks pip-audit, where it is installed, whether any of these versions has a known
-vulnerability. Exit status 1: some have. Where the database can't be reached that is said, and is no success: with
+vulnerability. Exit status 1: some have. Where the database can't be reached that is said, and is not a success: with
 --strict the exit status is 2.
 """
 

@@ -61,7 +61,7 @@ public class ReadTensors {
     }
 
     static String truth(byte b) throws Corrupt {
-        if (b != 0 && b != 1) throw new Corrupt("the byte " + b + " is no bool");
+        if (b != 0 && b != 1) throw new Corrupt("the byte " + b + " is not a valid bool");
         return b == 1 ? "true" : "false";
     }
 
@@ -93,7 +93,7 @@ public class ReadTensors {
     /** One field: `value` of a number, `bytes` of anything else. */
     record Field(int number, long value, ByteBuffer bytes) {
         long asNumber() throws Corrupt {
-            if (bytes != null) throw new Corrupt("field " + number + " is no number");
+            if (bytes != null) throw new Corrupt("field " + number + " is not a number");
             return value;
         }
 

@@ -22,7 +22,7 @@ function brain(bits) { // bfloat16: the upper half of a float32
 }
 
 function truth(byte) {
-  if (byte > 1) throw new Error(`the byte ${byte} is no bool`);
+  if (byte > 1) throw new Error(`the byte ${byte} is not a valid bool`);
   return byte === 1;
 }
 

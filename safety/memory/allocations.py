@@ -5,7 +5,7 @@ left to fail. The call must raise MemoryError, or our LimitError, or do without;
 gave before. Of the kernel's functions, as much memory must be live after a second sweep as after the first. The verbs
 above it run on Python and NumPy, which lose some memory themselves then, and now and then raise SystemError or
 RuntimeError where they found no memory for a MemoryError: that is counted, and not held against us. A process that
-dies is a finding, and another one goes on behind it.
+dies is a finding, and another one goes on after it.
 """
 
 from __future__ import annotations

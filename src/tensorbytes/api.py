@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -254,9 +255,7 @@ def _check_limits(limits: Any) -> None:
 
 
 def _result(opened: Opened, lazy: bool, to: str, device: str | None) -> Any:
-    def convert(value: Value) -> Any:
-        return frameworks.from_value(value, to, device)
-
+    convert = partial(frameworks.from_value, to=to, device=device)
     with naming(opened.path):
         found = keep(opened.decode(lazy), Budget(opened.limits, opened.size))
         if not found:

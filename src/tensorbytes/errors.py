@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from typing import Self
@@ -84,6 +84,17 @@ MORE_BYTES = Hint("limits.max_bytes", purpose="to allow it")
 MORE_OBJECTS = Hint("limits.max_objects", purpose="to allow them")
 MORE_TENSORS = Hint("limits.max_tensors", purpose="to read them")
 REPAIR = Hint(operation="repair", arguments=("src", "dst"), purpose="keeps all undamaged records")
+
+
+class Circumstances(TypedDict, total=False):
+    """Where and why, of any of our errors."""
+
+    path: str | None
+    record: int | None
+    tensor: str | None
+    expected: object
+    got: object
+    hints: Iterable[Hint]
 
 
 class TensorbytesError(Exception):
@@ -185,19 +196,8 @@ class CorruptError(TensorbytesError, ValueError):
 
     at: int
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        at: int,
-        path: str | None = None,
-        record: int | None = None,
-        tensor: str | None = None,
-        expected: object = None,
-        got: object = None,
-        hints: Iterable[Hint] = (),
-    ) -> None:
-        super().__init__(what, path=path, at=at, record=record, tensor=tensor, expected=expected, got=got, hints=hints)
+    def __init__(self, what: str, *, at: int, **rest: Unpack[Circumstances]) -> None:
+        super().__init__(what, at=at, **rest)
 
     def _source(self) -> str:
         return self.path or "<bytes>"
@@ -213,15 +213,10 @@ class LossError(TensorbytesError, ValueError):
         *,
         feature: str,
         losses: Iterable[Any] = (),
-        path: str | None = None,
         at: int | None = None,
-        record: int | None = None,
-        tensor: str | None = None,
-        expected: object = None,
-        got: object = None,
-        hints: Iterable[Hint] = (),
+        **rest: Unpack[Circumstances],
     ) -> None:
-        super().__init__(what, path=path, at=at, record=record, tensor=tensor, expected=expected, got=got, hints=hints)
+        super().__init__(what, at=at, **rest)
         self.feature, self.losses = feature, tuple(losses)
 
 

@@ -12,17 +12,23 @@ import math
 import weakref
 from array import array
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import IO, NamedTuple
 
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.errors import Hint, LossError, UnsupportedError
 from tensorbytes.io import storage
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, amended, part_origin
 from tensorbytes.tree import Document, Leaf, path_name
 
+# What else writes rows.
+WRITE_ROWS = (
+    Hint(operation="RecordWriter", arguments=("path",), purpose="writes rows and columns"),
+    Hint(operation="convert", arguments=("source", "path"), purpose="makes rows of a file"),
+)
 # Bytes of a growing column that are kept in memory.
 _IN_MEMORY = 1 << 22
 
@@ -94,6 +100,30 @@ def table_of(document: Document) -> Table:
         else:
             columns[str(leaf.name)] = leaf.read()
     return Table(columns, document.rows, masks)
+
+
+def table_of_columns(document: Document) -> Table:
+    """The rows whose columns a document is: a dict of values of one length. LossError for anything else."""
+    columns: dict[str, Value] = {}
+    for leaf in document.leaves:
+        if leaf.kind or len(leaf.path) != 1 or leaf.path[0][0] != "key":
+            raise _no_columns("something else", leaf.name)
+        columns[str(leaf.name)] = leaf.read()
+    lengths = {name: count(value) for name, value in columns.items()}
+    if len(set(lengths.values())) != 1 or None in lengths.values():
+        raise _no_columns("lengths " + ", ".join(f"{name!r}: {length}" for name, length in islice(lengths.items(), 4)))
+    return Table(columns, next(iter(lengths.values())) or 0)
+
+
+def _no_columns(got: str, tensor: str | None = None) -> LossError:
+    return LossError(
+        "rows are written of columns",
+        feature="rows",
+        tensor=tensor,
+        expected="a dict of arrays of one length",
+        got=got,
+        hints=WRITE_ROWS,
+    )
 
 
 def rebatch(tables: Iterator[Table], size: int) -> Iterator[Table]:

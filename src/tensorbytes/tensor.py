@@ -140,6 +140,19 @@ class Tensor(InMemory):
         return np.ndarray(self.shape, f"<u{size}", self.data)
 
 
+def fitting_tensor(dtype: str, shape: tuple[int, ...], data: memoryview, origin: Mapping[str, str]) -> Tensor:
+    """A tensor of parts that are known to fit, by a header that was checked, say: nothing is looked at again."""
+    made = object.__new__(Tensor)
+    put = object.__setattr__
+    put(made, "dtype", dtype)
+    put(made, "shape", shape)
+    put(made, "data", data)
+    put(made, "name", None)
+    put(made, "meta", {})
+    put(made, "origin", origin)
+    return made
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Strings(InMemory):
     """Byte strings, or text in UTF-8: string i is data[offsets[i]:offsets[i + 1]]."""

@@ -8,7 +8,7 @@ A path step is a pair:
     ("number", 3)   the value of an integer key of a dict   ("tuple", 0)  item 0 of a tuple
     ("mask", 0)     which rows of a table's column there are: see Document
 
-A leaf's `kind` tells what its value was when it was no tensor: "int", "float",
+A leaf's `kind` tells what its value was when it was not a tensor: "int", "float",
 "complex", "bool", "str", "bytes", "none", "numpy" (a NumPy scalar), "list[float]" (a
 list of nothing but floats, stored as one tensor), or "dict", "list", "tuple" (empty).
 """
@@ -193,7 +193,8 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
         if not obj:
             out.append(Leaf(_EMPTY, path, "dict"))
         for key, item in obj.items():
-            _flatten(item, (*path, _key_step(key)), to_value, out)
+            step = ("key", key) if type(key) is str else _key_step(key)
+            _flatten(item, (*path, step), to_value, out)
     else:
         raise _refusal(obj, path)
 
@@ -220,8 +221,6 @@ def _scalar(obj: Any) -> Value:
 
 
 def _key_step(key: Any) -> Step:
-    if type(key) is str:
-        return ("key", key)
     if type(key) is int and -(1 << 63) <= key < 1 << 63:
         return ("number", key)
     raise UnsupportedError(f"a dict key must be a string or a 64-bit integer, got {key!r} ({type(key).__name__})")
@@ -322,7 +321,7 @@ def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
             return restore(leaf, convert)
         shared = id(leaf.value)
         if shared not in made:
-            made[shared] = convert(leaf.read())
+            made[shared] = convert(leaf.value.load())
         return made[shared]
 
     return nest(leaves, restore_once)
@@ -334,6 +333,10 @@ def nest(leaves: list[Leaf], make: Callable[[Leaf], Any]) -> Any:
         return make(leaves[0])
     if not leaves:
         raise UsageError("a structure without leaves")
+    if all(len(leaf.path) == 1 and leaf.path[0][0] == "key" for leaf in leaves):
+        flat = {leaf.path[0][1]: make(leaf) for leaf in leaves}
+        if len(flat) == len(leaves):
+            return flat
     top = _Node("list")
     places: list[tuple[_Node, str | int]] = []  # of every container, outer ones first
     for leaf in leaves:

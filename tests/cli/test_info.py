@@ -45,7 +45,7 @@ def test_layers_that_are_alike_are_one_line():
 def test_layers_that_differ_are_not():
     tensors = [info(f"h.{layer}.w", 2 if layer != 3 else 5) for layer in range(7)]
     assert drawn(tensors) == ["h.", "├ 0.w..2.w", "├ 3.w", "└ 4.w..6.w"]
-    assert drawn([info("h.0.w", 2), info("h.1.w", 2)]) == ["h.", "├ 0.w", "└ 1.w"], "two are no repetition"
+    assert drawn([info("h.0.w", 2), info("h.1.w", 2)]) == ["h.", "├ 0.w", "└ 1.w"], "two are not a repetition"
 
 
 def test_what_alike_layers_are_stored_as():

@@ -128,7 +128,7 @@ HARMS = {
     "one bit": lambda v: Tensor(v.dtype, v.shape, bytes(v.data[:-1]) + bytes([v.data[-1] ^ 1]), meta=v.meta),
     "the shape": lambda v: Tensor(v.dtype, (1, *v.shape), v.data, meta=v.meta),
     "the dtype": lambda v: Tensor("int32", v.shape, v.data, meta=v.meta),
-    "an error that is no refusal": lambda v: {}[v],
+    "an error that is not a refusal": lambda v: {}[v],
 }
 
 

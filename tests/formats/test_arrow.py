@@ -533,7 +533,7 @@ NOTES = {
     "rows of text": ({}, b'{"rows":"yes"}'),
     "another key": ({}, b'{"rows":true,"x":1}'),
     "one row of two": ({}, b'{"rows":false}'),
-    "a column's note is no JSON": (b"\xff", None),
+    "a column's note is not JSON": (b"\xff", None),
     "an unknown dtype": (b'{"dtype":"float7"}', None),
     "a dtype of another width": (b'{"dtype":"bfloat16"}', None),
     "a dtype that is a number": (b'{"dtype":7}', None),
@@ -587,9 +587,9 @@ def test_notes_on_lists_are_checked(name):
 def test_values_that_are_none_of_their_dtype():
     field = pa.field("x", pa.uint8(), metadata={"tensorbytes": b'{"dtype":"int4"}'})
     raw = saved(pa.Table.from_arrays([pa.array([1, 99], pa.uint8())], schema=pa.schema([field])))
-    with pytest.raises(errors.CorruptError, match="is no int4"):
+    with pytest.raises(errors.CorruptError, match="is not a valid int4"):
         tb.loads(raw)
-    with tb.open(io.BytesIO(raw)) as file, pytest.raises(errors.CorruptError, match="is no int4"):
+    with tb.open(io.BytesIO(raw)) as file, pytest.raises(errors.CorruptError, match="is not a valid int4"):
         file["x"].load()
 
 

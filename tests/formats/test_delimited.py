@@ -241,11 +241,11 @@ def test_a_file_is_mapped_and_not_read(tmp_path):
         assert file["x"].load().tobytes() == x.tobytes()
         assert (file["flags"].shape, file["r"].shape) == ((9,), (2, None))
         assert [row.tolist() for row in file["r"][:]] == [[0], [1, 2]]
-        with pytest.raises(tb.errors.CorruptError, match="is no bool") as caught:
+        with pytest.raises(tb.errors.CorruptError, match="is not a valid bool") as caught:
             file["flags"].load()
         assert (caught.value.at, caught.value.path) == (at, str(tmp_path / "x.pbs"))
     assert tb.load(tmp_path / "x.pbs", names=["x"])["x"].tobytes() == x.tobytes()
-    with pytest.raises(tb.errors.CorruptError, match="is no bool"):
+    with pytest.raises(tb.errors.CorruptError, match="is not a valid bool"):
         tb.load(tmp_path / "x.pbs")
 
 

@@ -406,9 +406,9 @@ def test_slices_look_at_nothing_else(tmp_path):
         with tb.open(path) as file:
             (entry,) = file.entries()
             assert not entry[:, :3].any()
-            with pytest.raises(tb.errors.CorruptError, match="no bool"):
+            with pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
                 entry.load()
-        with pytest.raises(tb.errors.CorruptError, match="no bool"):
+        with pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
             tb.load(path)
 
 

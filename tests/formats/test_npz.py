@@ -304,12 +304,12 @@ def test_bytes_that_are_no_bool(method, order):
     x = np.zeros((6, 6), np.uint8, order)
     x[5, 3] = 7
     raw = archive({"x.npy": saved(x).replace(b"|u1", b"|b1")}, method)
-    with pytest.raises(tb.errors.CorruptError, match="no bool"):
+    with pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
         tb.loads(raw)
-    with tb.open(io.BytesIO(raw)) as file, pytest.raises(tb.errors.CorruptError, match="no bool"):
+    with tb.open(io.BytesIO(raw)) as file, pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
         file["x"].load()
     noted = archive({"x.npy": npy(header("'<V1'", after=' # tensorbytes {"dtype":"int4"}'), b"\1\x80")}, method)
-    with tb.open(io.BytesIO(noted)) as file, pytest.raises(tb.errors.CorruptError, match="no int4"):
+    with tb.open(io.BytesIO(noted)) as file, pytest.raises(tb.errors.CorruptError, match="not a valid int4"):
         file["x"].load()
 
 

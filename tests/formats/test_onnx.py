@@ -402,7 +402,7 @@ def test_a_slice_reads_no_more_than_it_must(tmp_path):
     with tb.open(tmp_path / "y", format="onnx") as f:
         (entry,) = f.entries()
         assert entry[:2].tolist() == [True, False]
-        with pytest.raises(CorruptError, match="no bool"):
+        with pytest.raises(CorruptError, match="not a valid bool"):
             entry.load()
 
 
@@ -432,7 +432,7 @@ BAD = {
     "30 no data type": (message(0, (1,), raw(b"x")), CorruptError, "has no data type"),
     "30 negative data type": (message(-1, (1,), raw(b"x")), UnsupportedError, "unknown data type"),
     "33 bool byte 2": (message(BOOL, (2,), raw(b"\1\2")), CorruptError, "the byte 2"),
-    "33 bool value 2": (message(BOOL, (2,), field(5, b"\1\2")), CorruptError, "the value 2 is no bool"),
+    "33 bool value 2": (message(BOOL, (2,), field(5, b"\1\2")), CorruptError, "the value 2 is not a valid bool"),
     "34 dirty padding": (message(INT4, (3,), raw(b"\x11\x11")), CorruptError, "4 bits after the last"),
     "34 dirty padding, 2 bits": (message(UINT2, (5,), raw(b"\0\4")), CorruptError, "6 bits after the last"),
     "34 dirty padding, 6 bits": (message(FLOAT6, (3,), raw(b"\0\0\4")), CorruptError, "6 bits after the last"),

@@ -129,7 +129,7 @@ def test_damage_to_one_tensor_does_not_matter_to_another(tmp_path):
     (tmp_path / "m.onnx").write_bytes(data)
     with tb.open(tmp_path / "m.onnx") as f:
         assert f["good"].load().tolist() == [0, 1, 2, 3]
-        with pytest.raises(tb.errors.CorruptError, match="no bool"):
+        with pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
             f["bad"].load()
     assert tb.load(tmp_path / "m.onnx", names=["good"])["good"].tolist() == [0, 1, 2, 3]
     with pytest.raises(tb.errors.CorruptError, match=r"m\.onnx: the byte 7"):
@@ -440,7 +440,7 @@ def test_hostile_models(case, tmp_path):
         tb.loads(data, "onnx")
     (tmp_path / "m.onnx").write_bytes(data)
     with tb.open(tmp_path / "m.onnx") as f, pytest.raises(tb.errors.CorruptError, match=words):
-        [f[name].load() for name in f.keys()]  # noqa: SIM118 - a file is no dict
+        [f[name].load() for name in f.keys()]  # noqa: SIM118 - a file is not a dict
 
 
 def test_limits_on_models():

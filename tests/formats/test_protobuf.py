@@ -265,7 +265,7 @@ def test_content_is_looked_at_when_it_is_loaded(name, tmp_path):
     (tmp_path / "x.binpb").write_bytes(raw)
     file = tb.open(tmp_path / "x.binpb")
     assert file["x"].shape == (4,)
-    with pytest.raises(tb.errors.CorruptError, match=f"is no {name}") as caught:
+    with pytest.raises(tb.errors.CorruptError, match=f"is not a valid {name}") as caught:
         file["x"].load()
     assert caught.value.at == len(raw) - 1
     with pytest.raises(tb.errors.CorruptError):

@@ -405,7 +405,7 @@ def test_damage_elsewhere_does_not_matter_to_a_slice(tmp_path):
     with tb.open(path) as opened:
         assert opened["a"].load().tolist() == [0, 1, 2, 3]
         assert opened["b"][:2].tolist() == [False, False]
-        with pytest.raises(CorruptError, match=r"x\.safetensors.*is no bool"):
+        with pytest.raises(CorruptError, match=r"x\.safetensors.*is not a valid bool"):
             opened["b"].load()
     with pytest.raises(CorruptError):
         tb.load(path)

@@ -126,7 +126,7 @@ BAD = {
     "a missing string": (tensor(STRING, (3,), field(8, INDICES), field(8, VALUES)), "expected strings of shape"),
     "no rows": (tensor(STRING, (0, 3)), "no rows"),
     "not strings": (int64s(1, 2, 3), "expected strings of shape"),
-    "strings that are no tensors": (tensor(STRING, (3,), *[field(8, b"\xff")] * 3), "sparse indices: a varint"),
+    "strings that are not tensors": (tensor(STRING, (3,), *[field(8, b"\xff")] * 3), "sparse indices: a varint"),
     "an index outside": ((int64s(1, 3, dims=(2, 1)), VALUES, DENSE), "outside the shape"),
     "an index below 0": ((int64s(1, -1, dims=(2, 1)), VALUES, DENSE), "outside the shape"),
     "too few values": ((INDICES, int64s(7), DENSE), "values must have the shape"),

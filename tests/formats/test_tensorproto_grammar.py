@@ -42,7 +42,7 @@ DIVERGENCES = {
     "both tensor_content and string_val": "the same, for strings: TensorFlow takes the content",
     "the range of": "a value too large for the dtype: TensorFlow keeps its low bits",
     "an odd number of values": "half a complex number: TensorFlow drops it",
-    r"is no (u?int\d|float4)": "high bits beside a value of under 8 bits: TensorFlow passes over them",
+    r"is not a valid (u?int\d|float4)": "high bits beside a value of under 8 bits: TensorFlow passes over them",
     "the shape is unknown": "unknown_rank is set: TensorFlow reads a scalar, or the dimensions given besides",
     r"has the wire type \d": "a field of the wrong wire type: to protobuf an unknown field, so dropped",
     "a pickle, which is never read": "an unknown field first, whose bytes are those that pickles start with",

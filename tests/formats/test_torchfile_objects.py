@@ -335,7 +335,7 @@ CORRUPT = {
     "an order that is none": array(fortran=b"N"),
     "a byte order that is none": array(kind=DTYPE + STATE.replace(text("<"), text("x"))),
     "text of another size": array(kind=DTYPE.replace(b"i8", b"U2") + STATE),
-    "bytes that are no bool": array(shape=(8,), kind=DTYPE.replace(b"i8", b"b1") + STATE),
+    "bytes that are not valid bools": array(shape=(8,), kind=DTYPE.replace(b"i8", b"b1") + STATE),
     "another array's class": EMPTY.replace(name("numpy", "ndarray"), b"N"),
     "axes that are none": BUFFER + numbers(1) + text("K") + numbers(1) + b"tR",
     "axes twice": BUFFER + numbers(1, 1) + text("K") + numbers(0, 0) + b"tR",

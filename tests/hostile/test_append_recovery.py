@@ -129,7 +129,7 @@ def test_147_many_headers_are_searched_once(tmp_path, monkeypatch):
 @kinds
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.deep)])
 def test_148_a_write_that_was_not_finished(kind, step, tmp_path, folder):
-    """The end of the file is missing: cut behind the last whole record, kept, and appended to."""
+    """The end of the file is missing: cut after the last whole record, kept, and appended to."""
     found = sample(kind, tmp_path)
     starts = [start for start, _ in found.spans]
     for size in range(0, len(found.data) + 1, step):

@@ -87,7 +87,7 @@ LIES = {
     "85 a link": lambda raw: patched(raw, CENTRAL, 38, 0xA1FF << 16),
     "85 a method that is none": lambda raw: patched(raw, CENTRAL, 10, 99, "<H"),
     "13 a byte in front": lambda raw: b"x" + raw,
-    "13 a byte behind": lambda raw: raw + b"x",
+    "13 a byte after": lambda raw: raw + b"x",
 }
 
 

@@ -114,7 +114,7 @@ def test_92_links_inside_the_folder_are_followed(made, tmp_path):
 
 @pytest.mark.parametrize("made", ["checkpoint", "safetensors"])
 def test_92_a_hard_link_discloses_nothing(made, tmp_path):
-    """Some other file under the name of a shard: it is no safetensors file, or has another checksum."""
+    """Some other file under the name of a shard: it is not a safetensors file, or has another checksum."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"something that nobody should see " * 100)
     target, shard = MADE[made](tmp_path)

@@ -1,4 +1,4 @@
-"""What stands behind the checksum: messages that are wrong in every way, in frames that are right.
+"""What stands after the checksum: messages that are wrong in every way, in frames that are right.
 
 Whatever comes, only our own exceptions may leave; and what is accepted can be written and
 read again, byte for byte the same.

@@ -136,7 +136,7 @@ CORRUPT = {
     "tuple under a mark": b"N(\x85.",
     "a call without arguments": ORDERED + b"R.",
     "a call of a list": ORDERED + b"]R.",
-    "a byte that is no opcode": b"\xff.",
+    "a byte that is not an opcode": b"\xff.",
     "text that is not UTF-8": b"X\x01\x00\x00\x00\xff.",
     "text with half a character": b"X\x03\x00\x00\x00\xed\xa0\x80.",
     "text of 4 GiB": b"X\xff\xff\xff\xff.",
@@ -236,10 +236,10 @@ UNSUPPORTED = {
     "attributes of a dict": b"}}b.",
     "attributes of a tensor": tensor() + b"}b.",
     "attributes of an OrderedDict": ORDERED + b")R}" + text("__class__") + b"Nsb.",
-    "attributes that are no dict": ORDERED + b")R(NNtb.",
-    "_metadata that is no dict": ORDERED + b")R}" + text("_metadata") + b"K\x01sb.",
+    "attributes that are not a dict": ORDERED + b")R(NNtb.",
+    "_metadata that is not a dict": ORDERED + b")R}" + text("_metadata") + b"K\x01sb.",
     "_metadata of tensors": METADATA + text("a") + tensor() + b"ssb.",
-    "a persistent id that is no storage": b"(" + text("module") + b"NNNNtQ.",
+    "a persistent id that is not a storage": b"(" + text("module") + b"NNNNtQ.",
     "a persistent id of text": text("storage") + b"Q.",
     "a dtype that has no meaning elsewhere": name("torch", "bits8") + b".",
     "a function as a value": ORDERED + b".",
@@ -258,7 +258,7 @@ UNSUPPORTED = {
     "lists 200 000 deep": b"]" * 200_000 + b"a" * 199_999 + b".",
     "tuples 200 000 deep": b"N" + b"\x85" * 200_000 + b".",
     "an integer of 2000 bytes": b"\x8b" + struct.pack("<i", 2000) + b"\x01" * 2000 + b".",
-    "a string of Python 2 that is no text": b"U\x01\xff.",
+    "a string of Python 2 that is not text": b"U\x01\xff.",
 }  # fmt: skip
 
 
@@ -331,7 +331,7 @@ NOTES = {
     "no JSON": b"{",
     "a list": b"[]",
     "an unknown key": b'{"more": 1}',
-    "leaves that are no list": b'{"leaves": {}}',
+    "leaves that are not a list": b'{"leaves": {}}',
     "a leaf without a path": b'{"leaves": [{}]}',
     "an unknown key of a leaf": b'{"leaves": [{"path": [], "exec": 1}]}',
     "a path that leads nowhere": b'{"leaves": [{"path": [["key", "zzz"]], "kind": "int"}]}',
@@ -446,7 +446,7 @@ OLD_FAULTS = {
     "a storage of 2^63 elements": OLD[:-32] + struct.pack("<Q", 1 << 63) + OLD[-24:],
     "bytes after the storages": OLD + b"x",
     "no storages": OLD[: OLD.rindex(b"\x80\x02]")] + b"\x80\x02].",
-    "keys that are no list": OLD[: OLD.rindex(b"\x80\x02]")] + b"\x80\x02K\x01.",
+    "keys that are not a list": OLD[: OLD.rindex(b"\x80\x02]")] + b"\x80\x02K\x01.",
 }
 
 
@@ -472,10 +472,10 @@ def test_an_unknown_byte_order(order):
 
 def test_bytes_that_are_no_bool(tmp_path):
     data = archive(whole(tensor(size=(3,), stride=(1,), held=storage("BoolStorage", count=3))), [b"\0\1\2"])
-    with pytest.raises(tb.errors.CorruptError, match="no bool"):
+    with pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
         tb.loads(data)
     (tmp_path / "x.pt").write_bytes(data)
-    with tb.open(tmp_path / "x.pt") as file, pytest.raises(tb.errors.CorruptError, match="no bool"):
+    with tb.open(tmp_path / "x.pt") as file, pytest.raises(tb.errors.CorruptError, match="not a valid bool"):
         file.entries()[0].load()
 
 

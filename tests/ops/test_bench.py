@@ -74,9 +74,9 @@ def test_sizes_are_those_of_save(found, tmp_path):
 def test_refusals_are_listed_with_their_reason(found):
     refused = {row.format: row.refused for row in found.rows if row.refused}
     assert refused.keys() == {"npy", "arrowtensor", "onnx", "sparseproto", "protobuf", "tensorproto"}
-    assert "holds one array, not a structure of 2" in refused["npy"]
+    assert "holds one tensor, not a structure of 2" in refused["npy"]
     assert row_of(found, "npy").size is None
-    assert "npy: holds one array" in str(found)
+    assert "npy, arrowtensor, onnx, sparseproto, protobuf, tensorproto: holds one tensor" in str(found)
 
 
 @pytest.mark.parametrize(

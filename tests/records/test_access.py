@@ -169,7 +169,7 @@ def test_a_saved_index_is_used(tmp_path):
     wrong[[0, 13]] = wrong[[13, 0]]
     assert wrong[0] != wrong[13]
     tb.save(tb.Tensor("int64", wrong.shape, wrong, meta=lengths.meta), saved)
-    for number in (0, 5, 13, 20):  # also behind both, where the places are right again
+    for number in (0, 5, 13, 20):  # also after both, where the places are right again
         records = open_records(path)
         with pytest.warns(errors.SidecarWarning, match="does not fit the records"):
             assert int(records[number]["i"]) == number

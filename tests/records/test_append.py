@@ -1,4 +1,4 @@
-"""Appending to record files: behind the last whole record, whatever a crash has left."""
+"""Appending to record files: after the last whole record, whatever a crash has left."""
 
 import io
 import warnings

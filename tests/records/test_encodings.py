@@ -113,8 +113,8 @@ WRONG_TENSORS = {
     "another rank": (serialized(np.zeros(2)), Feature("float64", [None, None]), r"of the shape \[2\]"),
     "raw of odd size": (bytes(5), Feature("float64", [None], "raw"), "has 5 bytes, not a multiple of 8"),
     "raw too short": (bytes(8), Feature("float64", [2], "raw"), "has 1 values"),
-    "a raw bool": (b"\x01\x02", Feature("bool", [2], "raw"), "holds the byte 2, which is no bool"),
-    "a raw int4": (b"\x0f\x10", Feature("int4", [2], "raw"), "holds the byte 16, which is no int4"),
+    "a raw bool": (b"\x01\x02", Feature("bool", [2], "raw"), "holds the byte 2, which is not a valid bool"),
+    "a raw int4": (b"\x0f\x10", Feature("int4", [2], "raw"), "holds the byte 16, which is not a valid int4"),
     "no base64": (b"a*==", Feature("bytes", [], "base64"), "is not base64"),
     "base64 of no text": (base64.b64encode(b"\xff"), Feature("text", [], "base64"), "is not UTF-8"),
 }

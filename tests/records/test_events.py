@@ -553,7 +553,7 @@ def test_damage_is_reported_and_read_around(tmp_path, live):
 
 
 MALFORMED = {
-    "an Event that is no message": (b"\xff", 0),
+    "an Event that is not a message": (b"\xff", 0),
     "wall_time as a varint": (number(1, 3), 0),
     "step as a double": (key(2, FIXED64) + bytes(8), 0),
     "a summary of the wrong wire type": (number(5, 3), 0),

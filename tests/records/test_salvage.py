@@ -280,7 +280,7 @@ APPENDED = {
 @BOTH
 @pytest.mark.parametrize("more", APPENDED.values(), ids=APPENDED)
 def test_appending_after_a_torn_write(file, more):
-    # Right behind a header, or where a field starts, more records may as well be what a payload was to hold:
+    # Right after a header, or where a field starts, more records may as well be what a payload was to hold:
     # then they count only if they don't fit into it.
     headers = [at + 12 for at in range(len(file.data) - 11) if _wire.resync(file.data, at, at + 12) == at]
     for size in range(len(file.data) + 1):

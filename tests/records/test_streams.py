@@ -1,4 +1,4 @@
-"""Damage found on the way, and reading from what is no plain file: pipes, sockets, file objects of any kind."""
+"""Damage found on the way, and reading from what is not a plain file: pipes, sockets, file objects of any kind."""
 
 import gc
 import io

@@ -1,6 +1,6 @@
 """The catalogue of hostile bytes, by number: what each is, what it looks like here, what must happen.
 
-`CASES[number]` is (title, {variant: Case}); an expected value that is no `Refused` is what
+`CASES[number]` is (title, {variant: Case}); an expected value that is not a `Refused` is what
 loading gives, as lists (or its shape). Numbers that don't concern these formats are in NOT_HERE, those that
 need a test of their own are in ELSEWHERE.
 """
@@ -222,7 +222,7 @@ SHAPES = {
             corrupt("at most 64"),
         ),
     }),
-    27: ("a dimension that is no integer", {
+    27: ("a dimension that is not an integer", {
         "float": proto(number(1, 1) + field(2, field(2, tag(1, FIXED32) + bytes(4))), corrupt("wire type 5")),
         "text": proto(number(1, 1) + field(2, field(2, field(1, b"3"))), corrupt("wire type 2")),
         "no message": proto(number(1, 1) + field(2, number(2, 3)), corrupt("wire type 0")),
@@ -237,7 +237,7 @@ SHAPES = {
         "long": proto(tensor(FLOAT32, (2,), field(4, bytes(9))), corrupt("takes 8 bytes, tensor_content has 9")),
         "plain record": Case(framed(tensor(FLOAT32, (2,), field(4, bytes(9)))), corrupt("takes 8 bytes")),
         "no elements": proto(tensor(FLOAT32, (0,), field(4, bytes(4))), corrupt("takes 0 bytes")),
-        "raw": raw_bytes(bytes(7), corrupt("no whole number"), dtype="float32"),
+        "raw": raw_bytes(bytes(7), corrupt("not a whole number"), dtype="float32"),
     }),
     30: ("an unknown dtype", {
         "99": proto(tensor(99, (1,)), Refused(UnsupportedError, "number 99 .*byte 0")),
@@ -253,14 +253,14 @@ SHAPES = {
                              dtype={"names": ["a", "b"], "formats": ["f4", "f4"], "offsets": [0, 2]}),
     }),
     33: ("a bool of 2", {
-        "tensorproto": proto(tensor(BOOL, (2,), field(4, b"\1\2")), corrupt("the byte 2 .element 1. is no bool")),
-        "tb": Case(framed(tensor(BOOL, (2,), field(4, b"\1\2"))), corrupt("is no bool")),
-        "raw": raw_bytes(b"\1\2", corrupt("is no bool"), dtype="bool"),
+        "tensorproto": proto(tensor(BOOL, (2,), field(4, b"\1\2")), corrupt("2 .element 1. is not a valid bool")),
+        "tb": Case(framed(tensor(BOOL, (2,), field(4, b"\1\2"))), corrupt("is not a valid bool")),
+        "raw": raw_bytes(b"\1\2", corrupt("is not a valid bool"), dtype="bool"),
     }),
     34: ("four-bit integers: an odd count, dirty bits", {
         "three": proto(tensor(29, (3,), field(4, b"\x0f\x07\x08")), [-1, 7, -8]),
-        "dirty": proto(tensor(29, (3,), field(4, b"\x0f\x1f\x08")), corrupt("the byte 31 .element 1. is no int4")),
-        "raw": raw_bytes(b"\x10", corrupt("is no uint4"), dtype="uint4"),
+        "dirty": proto(tensor(29, (3,), field(4, b"\x0f\x1f\x08")), corrupt("31 .element 1. is not a valid int4")),
+        "raw": raw_bytes(b"\x10", corrupt("is not a valid uint4"), dtype="uint4"),
     }),
     39: ("half a complex number", {
         "three floats": proto(tensor(8, (2,), field(9, bytes(12))), corrupt("an odd number of values")),

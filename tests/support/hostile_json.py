@@ -58,7 +58,7 @@ def _safetensors_note(text, folder):
 
 
 def _quoted(text: bytes) -> bytes:
-    """Text as a JSON string; bytes that are no text stay what they are."""
+    """Text as a JSON string; bytes that are not text stay what they are."""
     escapes = {0x22: b'\\"', 0x5C: b"\\\\", 0x0A: b"\\n"}
     return b'"' + b"".join(escapes.get(byte, bytes([byte])) for byte in text) + b'"'
 

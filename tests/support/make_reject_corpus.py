@@ -161,8 +161,8 @@ REJECT = {
         "chunk-checksum-differs": (compressed("pack", 512, packed(0), crcs=[7]), "CorruptError", "checksum of chunk 0"),
         "filter-for-another-dtype": (compressed("split+huffman", 512, b"a"), "CorruptError", "of signed elements"),
         "packed-in-57-bits": (compressed("pack", 512, packed(57)), "CorruptError", "in 57 bits"),
-        "packed-bits-behind-the-end": (
-            compressed("pack", 24, packed(3, b"\0\2"), dims=(3,)), "CorruptError", "bits behind the last element"),
+        "packed-bits-after-the-end": (
+            compressed("pack", 24, packed(3, b"\0\2"), dims=(3,)), "CorruptError", "bits after the last element"),
         "planes-lie": (
             compressed("shuffle+huffman", 512, struct.pack("<8I", *[1] * 8) + bytes(7)),
             "CorruptError", "planes whose sizes"),
@@ -278,7 +278,7 @@ REJECT = {
         "more-values-than-elements": (tensor(FLOAT32, (1,), field(5, bytes(8))), "CorruptError", "got 2"),
         "values-beside-content": (SCALAR + number(10, 1), "CorruptError", "does not use"),
         "value-out-of-range": (tensor(6, (1,), number(7, 300)), "CorruptError", "the range of int8"),
-        "bool-of-two": (tensor(BOOL, (1,), field(4, b"\2")), "CorruptError", "is no bool"),
+        "bool-of-two": (tensor(BOOL, (1,), field(4, b"\2")), "CorruptError", "is not a valid bool"),
         "group-without-end": (SCALAR + tag(9, START_GROUP), "CorruptError", "never ends"),
         "varint-of-eleven-bytes": (SCALAR + b"\x80" * 10 + b"\1", "CorruptError", "longer than ten bytes"),
         "resource": (tensor(20, (1,)), "UnsupportedError", "a reference, not a value"),

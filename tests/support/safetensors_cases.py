@@ -186,7 +186,7 @@ STRICTER = {
     ),
     "26 rank 65": (one(shape=(1,) * 65, offsets=(0, 1)), "NumPy has at most 64 dimensions; limits= decides"),
     "26 rank 100000": (one(shape=(1,) * 100_000, offsets=(0, 1)), "as above"),
-    "33 bool of 2": (one("BOOL", (1,), (0, 1), body=b"\2"), "the byte is no bool, and compilers may assume that it is"),
+    "33 bool of 2": (one("BOOL", (1,), (0, 1), body=b"\2"), "not a valid bool, and compilers may assume that it is"),
     "40 duplicate metadata keys": (
         file('{"__metadata__":{"a":"1","a":"2"}}'),
         "parsers disagree about which one counts",

@@ -30,7 +30,7 @@ def example(**features):
 
 # A file of its own, which payloads hold.
 INNER = [b"inner one", b"", _RANDOM.bytes(40)]
-# Nothing but records behind each other; among them zeros, text and bytes that look like headers.
+# Nothing but records after each other; among them zeros, text and bytes that look like headers.
 PLAIN = [
     b"",
     b"x",
@@ -150,7 +150,7 @@ class Marked(NamedTuple):
         )
 
     def survivors(self, file):
-        """The payloads of the records whose bytes are all there, one behind the other."""
+        """The payloads of the records whose bytes are all there, one after the other."""
         place = {origin: index for index, origin in enumerate(self.origin) if origin >= 0}
         found = []
         for number, payload in enumerate(file.payloads):

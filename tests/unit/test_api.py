@@ -205,6 +205,60 @@ def test_suffixes_that_are_not_written(tmp_path):
     assert not (tmp_path / "x.tfrecord.gz").exists()
 
 
+COLUMNS = {
+    "x": np.arange(12, dtype=np.float32).reshape(4, 3),
+    "n": np.array([1, -2, 3, 4], np.int16),
+    "text": np.array(["a", "bé", "", "c"]),
+    "flag": np.array([True, False, False, True]),
+    "half": np.array([[1.5], [2], [3], [4]], ml_dtypes.bfloat16),
+}
+
+
+@pytest.mark.parametrize("name", ["x.tfrecord", "x.tfrecord.gz"])
+def test_columns_are_saved_as_rows_and_loaded_as_columns(tmp_path, name):
+    tf = pytest.importorskip("tensorflow")
+    tb.save(COLUMNS, tmp_path / name)
+    back = tb.load(tmp_path / name)
+    assert tb.equal(back, COLUMNS)
+    compression = "GZIP" if name.endswith("gz") else ""
+    payloads = [raw.numpy() for raw in tf.data.TFRecordDataset(str(tmp_path / name), compression)]
+    rows = [tf.train.Example.FromString(raw).features.feature for raw in payloads]
+    assert [list(row["x"].float_list.value) for row in rows] == COLUMNS["x"].tolist()
+    assert [row["text"].bytes_list.value[0].decode() for row in rows] == COLUMNS["text"].tolist()
+    tb.save(back, tmp_path / f"again-{name}")
+    assert tb.equal(tb.load(tmp_path / f"again-{name}"), COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.ones(3),
+        {"a": np.ones(3), "b": np.ones(4)},
+        {"a": 1},
+        {"a": np.float32(1)},
+        {"a": {"b": np.ones(3)}},
+        [np.ones(2)],
+        {},
+    ],
+)
+def test_what_is_not_columns_is_not_saved_as_rows(tmp_path, wrong):
+    with pytest.raises(tb.errors.LossError, match=r"expected a dict of arrays of one length.*RecordWriter.*convert"):
+        tb.save(wrong, tmp_path / "x.tfrecord")
+    assert not list(tmp_path.iterdir())
+
+
+def test_metadata_of_columns_is_not_dropped_in_silence(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    column = tb.Tensor("int64", (2,), bytes(16), meta={"unit": "m"})
+    for obj, meta in ((COLUMNS, {"of": "all"}), ({"a": column}, None)):
+        with pytest.raises(tb.errors.LossError, match="can't hold metadata"):
+            tb.save(obj, path, meta=meta)
+        assert not list(tmp_path.iterdir())
+        tb.save(obj, path, meta=meta, allow={"meta"})
+        assert tb.equal(tb.load(path), obj)
+        [found.unlink() for found in tmp_path.iterdir()]
+
+
 def test_metadata_and_limits_of_another_type(tmp_path):
     tb.save(np.ones(2), tmp_path / "x.tb")
     for obj in (np.ones(2), [np.ones(2)]):

@@ -263,8 +263,8 @@ def test_tables_that_are_no_code(kernel):
     assert verdict(5, 6, 12, 1) is None, "longer than the limit"
     assert verdict(6, 5, 1, 1) is None, "backwards"
     assert verdict(5, 7, 1, 0, 1 | 1 << 4) is None, "half a byte that stands for nothing"
-    assert verdict(5, 6, 1, 1, streams=bytes([0, 0, 2, 0])) is None, "a bit behind the end"
-    assert verdict(5, 6, 1, 1, sizes=(1, 1, 2), streams=bytes(5)) is None, "a byte behind the end"
+    assert verdict(5, 6, 1, 1, streams=bytes([0, 0, 2, 0])) is None, "a bit after the end"
+    assert verdict(5, 6, 1, 1, sizes=(1, 1, 2), streams=bytes(5)) is None, "a byte after the end"
     assert verdict(5, 6, 1, 1, sizes=(1, 1, 2**32 - 1)) is None
     assert verdict(5, 6, 1, 1, n=1) is None
 

@@ -114,7 +114,7 @@ def test_scans_agree(data, verify, room):
     for kernel in (compiled, reference):
         out = np.full((room, 2), -1, np.int64)
         found, *where = kernel.scan(data, 0, verify, out)
-        results.append((found, where, out[:found].tolist()))  # behind those found, anything
+        results.append((found, where, out[:found].tolist()))  # after those found, anything
     assert results[0] == results[1]
 
 

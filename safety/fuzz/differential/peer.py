@@ -3,7 +3,7 @@
     python -m safety.fuzz.differential.peer PAIR theirs|ours     (started by Peer)
 
 The process imports the library once and forks a worker, which does the reading; when a worker dies, the next is
-forked at once. A batch is a count and so many inputs, each behind its length; there is one answer to each input, in
+forked at once. A batch is a count and that many inputs, each after its length; there is one answer to each input, in
 order. The one that is missing when a worker dies is the one that killed it.
 """
 

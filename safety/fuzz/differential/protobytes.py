@@ -192,7 +192,7 @@ def edit(rng: Random, fields: list[Field]) -> None:
 
 
 def mutated(rng: Random, raw: bytes, schema: Schema, edits: int) -> bytes:
-    """The message after some edits; one that is no sound message is damaged as bytes."""
+    """The message after some edits; one that is not a sound message is damaged as bytes."""
     try:
         fields = parse(raw, schema)
     except ValueError:

@@ -13,7 +13,7 @@ ROOT = HERE.parents[2]
 KERNEL = ROOT / "src/tensorbytes/_wire"
 SOURCES = ("wire", "example", "example_write", "filters", "huffman", "large", "planes", "salvage")
 TARGETS = {
-    "records": "TFRecord framing, and records found again behind damage",
+    "records": "TFRecord framing, and records found again after damage",
     "checksums": "every way to compute a CRC-32C agrees with the others",
     "messages": "TensorProtos, fields, runs of strings",
     "examples": "Examples and SequenceExamples to columns",

@@ -1,4 +1,4 @@
-/* TFRecord framing: the scan, and finding records again behind damage. */
+/* TFRecord framing: the scan, and finding records again after damage. */
 #include "target.h"
 
 #include "salvage.h"

@@ -108,7 +108,7 @@ def documents(
                 if type(error) is CorruptError:
                     raise Unsound(f"read lazily, and all of it checked, it is sound; else {error}") from None
             if salvages and number & 7 == 1:
-                with contextlib.suppress(TensorbytesError):  # offsets in a file that was cut may lie behind its end
+                with contextlib.suppress(TensorbytesError):  # offsets in a file that was cut may lie after its end
                     _salvage(view)
             raise
         if lazily and not number & 3:

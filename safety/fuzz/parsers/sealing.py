@@ -104,7 +104,7 @@ def _delimited(data: bytearray, at: int, end: int) -> dict[int, tuple[int, int]]
 
 
 def _varint(data: bytearray | bytes, at: int, end: int) -> tuple[int, int]:
-    """(the value, where it ends); what is no varint takes all that is left."""
+    """(the value, where it ends); what is not a varint takes all that is left."""
     value, at = varints.read(data, at, end)
     return (0, end) if value is None else (value, at)
 

@@ -335,7 +335,7 @@ static int lowest_byte(uint64_t high_bits)
 #endif
 }
 
-/* A varint that ends before `end`, byte by byte. Returns the place behind it, NULL if it is too long. */
+/* A varint that ends before `end`, byte by byte. Returns the place after it, NULL if it is too long. */
 static const uint8_t *slow_varint(const uint8_t *p, const uint8_t *end, uint64_t *value)
 {
     *value = 0;

@@ -82,7 +82,7 @@ struct example_column {
 /* Adds to sizes[i] what the column's entry takes in row first + i. */
 void example_sizes(const struct example_column *column, size_t first, size_t count, int64_t *sizes);
 
-/* Writes the entries at out + at[i], and moves at[i] behind them. Returns 0 if one finds no room. */
+/* Writes the entries at out + at[i], and moves at[i] past them. Returns 0 if one finds no room. */
 int example_write(const struct example_column *column, size_t first, size_t count,
                   uint8_t *out, size_t room, int64_t *at);
 
@@ -93,7 +93,7 @@ int64_t example_record_size(int64_t size, int64_t list_size);
  * entries go; *list_at is set to where those of the feature lists go. */
 uint8_t *example_begin(uint8_t *out, int64_t size, int64_t list_size, uint8_t **list_at);
 
-/* Writes the checksums behind the payloads of `count` records, one to three. */
+/* Writes the checksums after the payloads of `count` records, one to three. */
 void example_finish(uint8_t *const out[3], const int64_t sizes[3], const int64_t list_sizes[3], size_t count);
 
 #endif

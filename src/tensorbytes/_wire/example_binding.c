@@ -462,6 +462,6 @@ PyMethodDef example_methods[] = {
     {"example_sizes", FAST(example_sizes), "the size of each row's entry for a column"},
     {"example_write", FAST(example_write), "the entries of a column"},
     {"example_record_sizes", FAST(example_record_sizes), "the size of each framed record"},
-    {"example_frame", FAST(example_frame), "headers before, checksums behind the entries"},
+    {"example_frame", FAST(example_frame), "headers before, checksums after the entries"},
     {NULL, NULL, 0, NULL},
 };

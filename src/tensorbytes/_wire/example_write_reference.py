@@ -135,7 +135,7 @@ def example_write(
     kind: int, key: Buffer, steps: Buffer | None, offsets: Buffer, present: Buffer | None,
     values: Buffer, string_offsets: Buffer | None, first: int, at: Buffer, out: Buffer,
 ) -> None:  # fmt: skip
-    """Writes the entries of `example_sizes` at out[at[i]:], and moves at[i] behind them."""
+    """Writes the entries of `example_sizes` at out[at[i]:], and moves at[i] past them."""
     places, target = items_of(at, np.int64), items_of(out, np.uint8)
     column = _column(kind, key, steps, offsets, present, values, string_offsets, first, len(places))
     if kind == BYTES:
@@ -193,7 +193,7 @@ def example_frame(
     """Writes what stands around the entries of the record at out[starts[i]:].
 
     First its headers: at[i] becomes the place of its entries, list_at[i] that of its feature
-    lists' entries. When those are written, `finish` puts the checksum behind them.
+    lists' entries. When those are written, `finish` puts the checksum after them.
     """
     target, places = items_of(out, np.uint8), items_of(starts, np.int64)
     count = len(places)
@@ -216,6 +216,6 @@ def example_frame(
 
 
 def _put(target: Array, at: int, raw: bytes) -> int:
-    """The place behind what was written."""
+    """The place after what was written."""
     target[at : at + len(raw)] = np.frombuffer(raw, np.uint8)
     return at + len(raw)

@@ -177,7 +177,7 @@ static size_t segment_size(size_t n)
 /* What encode_stream returns where the room was too small: the bytes were others when they were counted. */
 #define CHANGED SIZE_MAX
 
-/* Writes one stream, and up to 8 bytes behind it, within `room`; returns its size. Codes come with their
+/* Writes one stream, and up to 8 bytes after it, within `room`; returns its size. Codes come with their
  * length in the upper half. */
 static ALWAYS_INLINE size_t encode_stream(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
                                           const uint32_t codes[SYMBOLS])

@@ -1,6 +1,6 @@
 /* Large copies into fresh memory: two threads, and pages faulted in ahead of them.
  *
- * What is measured behind it stands in spec/decisions/0004-large-copies.md. On systems other
+ * Its measurements stand in spec/decisions/0004-large-copies.md. On systems other
  * than Linux these are a plain copy and nothing at all.
  */
 #ifndef TENSORBYTES_LARGE_H

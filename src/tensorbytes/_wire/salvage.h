@@ -1,4 +1,4 @@
-/* Finding records again behind damage: plain C11, no Python.h, no malloc.
+/* Finding records again after damage: plain C11, no Python.h, no malloc.
  *
  * A sound header is 12 bytes of which the last four are the masked checksum of the first
  * eight. salvage_reference.py defines what each function must compute.

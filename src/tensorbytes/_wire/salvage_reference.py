@@ -1,4 +1,4 @@
-"""Finding records again behind damage, in NumPy: the twin of salvage.c.
+"""Finding records again after damage, in NumPy: the twin of salvage.c.
 
 A sound header is 12 bytes of which the last four are the masked checksum of the first eight.
 """

@@ -85,7 +85,7 @@ struct wire_field {
     int wire;
 };
 
-/* Reads the field at *at and moves behind it. Returns 0, and moves nothing, at the end, at the
+/* Reads the field at *at and moves past it. Returns 0, and moves nothing, at the end, at the
  * tag byte `stop`, and at groups, overlong tags and anything malformed: the general parser's work. */
 int wire_next_field(const uint8_t *buf, size_t *at, size_t end, uint8_t stop, struct wire_field *out);
 

@@ -154,7 +154,7 @@ def _string(item: str | bytes) -> str:
 
 
 def plain_string(item: str | bytes) -> Any:
-    """A string for JSON: bytes that are no text are marked, so that they can be had back."""
+    """A string for JSON: bytes that are not text are marked, so that they can be had back."""
     if isinstance(item, str):
         return item
     try:

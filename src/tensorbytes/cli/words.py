@@ -8,7 +8,7 @@ from tensorbytes.cli.output import Cell
 from tensorbytes.formats.tfrecord.kinds import EVENTS, OTHERS
 
 DIM = "dim"
-# Records that are no format of their own.
+# Records that are not a format of their own.
 _LABELS = {EVENTS: "TensorBoard events", OTHERS: OTHERS}
 
 

@@ -48,7 +48,7 @@ BYTES = Elements(1, "bytes")
 
 
 def elements_of(row: DType) -> Elements:
-    """Types of up to 8 bits that are no integers count as unsigned: all that matters is which bytes occur."""
+    """Types of up to 8 bits that are not integers count as unsigned: all that matters is which bytes occur."""
     if "complex" in row.name:
         return Elements(row.itemsize // 2, "float")
     if row.itemsize == 1:
@@ -83,7 +83,7 @@ class Pipeline:
 
     @property
     def text(self) -> str:
-        """The name of the pipeline; the level is no part of it, since a reader needs none."""
+        """The name of the pipeline; the level is not part of it, since a reader needs none."""
         return "+".join(filter(None, ("delta" if self.delta else "", self.layout, self.codec)))
 
     def fitted(self, elements: Elements) -> Pipeline | None:
@@ -212,7 +212,7 @@ class Pipeline:
         elif len(rest):
             raise DamagedError(f"{len(rest)} bytes too many")
         if count * bits % 8 and packed[-1] >> count * bits % 8:
-            raise DamagedError("bits behind the last element")
+            raise DamagedError("bits after the last element")
         _wire.bits_unpack(packed, out, width, low, bits)
 
 

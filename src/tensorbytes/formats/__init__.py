@@ -30,12 +30,13 @@ from tensorbytes.errors import (
     unknown,
 )
 from tensorbytes.formats._opened import Created as Created
-from tensorbytes.formats._opened import CreatedStream
+from tensorbytes.formats._opened import CreatedStream, write_table
 from tensorbytes.formats._opened import Opened as Opened
 from tensorbytes.formats._opened import OpenedRows as OpenedRows
 from tensorbytes.io import storage
 from tensorbytes.io.source import HEAD_BYTES, Source
 from tensorbytes.io.storage import Target
+from tensorbytes.rows import WRITE_ROWS, table_of_columns
 from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, path_name, read_all
 from tensorbytes.typing import Buffer
@@ -82,6 +83,7 @@ SNIFF_BYTES = HEAD_BYTES
 
 Options: TypeAlias = Mapping[str, Any]
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_ONE_BY_ONE = (Hint(purpose="save them one by one"), USE_TB)
 # The types that options have, in the words of errors and of the documentation.
 _WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -211,11 +213,11 @@ class Format:
         if self.documents:
             raise NotImplementedError
         raise LossError(
-            f"{self.label} files hold rows, and come back as columns; this is one object",
+            f"{self.label} files hold rows, which bytes alone do not describe; this is one object",
             feature="rows",
             hints=[
-                Hint(operation="RecordWriter", arguments=("path",), purpose="writes rows and columns"),
-                Hint(operation="convert", arguments=("source", "path"), purpose="makes rows of a file"),
+                Hint(operation="save", arguments=("columns", "path"), purpose="writes a dict of columns"),
+                *WRITE_ROWS,
             ],
         )
 
@@ -242,7 +244,14 @@ class Format:
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
     ) -> None:
-        """Save a document; formats of several files do so in their own way."""
+        """Save a document; formats of several files do so in their own way. Where rows are held alone, it must be the
+        columns of a table, which come back as they are."""
+        if not self.documents:
+            check_document(self, document, allow)
+            for leaf in document.leaves:
+                _check_column(self, leaf, allow)
+            write_table(table_of_columns(document), self.create(target, options, sync))
+            return
         storage.write(target, self.encode(ready_for(document, target), allow, options), sync=sync)
 
     def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document] | None:
@@ -437,17 +446,22 @@ def ready_for(document: Document, target: Target) -> Document:
     return document if storage.is_local(target) else document._replace(leaves=read_all(document.leaves))
 
 
-def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Value:
-    """The single tensor of a document, for formats that hold one; anything else is a loss."""
+def only_leaf(chosen: Format, document: Document, hints: Sequence[Hint] = _ONE_BY_ONE) -> Leaf:
+    """The single leaf of a document, for formats that hold one; anything else is a loss."""
     leaves = document.leaves
     if len(leaves) != 1 or leaves[0].path:
         names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
         raise LossError(
             f"format {chosen.name!r} holds one tensor, not a structure of {len(leaves)} (such as {names})",
             feature="structure",
-            hints=[Hint(purpose="save them one by one"), USE_TB],
+            hints=hints,
         )
-    return bare_value(chosen, leaves[0], allow)
+    return leaves[0]
+
+
+def only_value(chosen: Format, document: Document, allow: frozenset[str]) -> Value:
+    """The single tensor of a document, without name or metadata, once nothing is lost in silence."""
+    return bare_value(chosen, only_leaf(chosen, document), allow)
 
 
 def check_plain(document: Document) -> None:
@@ -464,6 +478,19 @@ def check_document(chosen: Format, document: Document, allow: frozenset[str]) ->
         raise LossError(
             f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={told[key]!r}",
             feature="meta",
+            hints=[Hint("allow", {"meta"}, "to drop it"), USE_TB],
+        )
+
+
+def _check_column(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> None:
+    """Refuse to drop metadata of a column."""
+    told = {key: text for key, text in meta_to_keep(leaf.value).items() if key != "numpy.dtype"}
+    if told and "meta" not in allow:
+        key = min(told)
+        raise LossError(
+            f"format {chosen.name!r} can't hold metadata of a column, such as {key}={told[key]!r}",
+            feature="meta",
+            tensor=leaf.name,
             hints=[Hint("allow", {"meta"}, "to drop it"), USE_TB],
         )
 

@@ -28,7 +28,7 @@ _SCALARS = {
 _LEAST = {STRING: 8, ARRAY: 12}
 # About what it takes to hold a string or to spell a number.
 _PLACE_BYTES = 200
-# Arrays of more items than this are no text in the metadata.
+# Arrays of more items than this are not text in the metadata.
 SHORT = 256
 
 
@@ -102,7 +102,7 @@ def _numbers(cursor: Cursor, kind: int, count: int, key: str) -> Array:
         elements: Array = np.frombuffer(raw, np.uint8)
         if count and elements.max() > 1:
             wrong = int(np.argmax(elements > 1))
-            raise CorruptError(f"{key!r}: the byte {elements[wrong]} is no bool", at=at + wrong)
+            raise CorruptError(f"{key!r}: the byte {elements[wrong]} is not a valid bool", at=at + wrong)
         return elements.view(np.bool_)
     return np.frombuffer(raw, np.dtype(name).newbyteorder(">" if cursor.big else "<"))
 

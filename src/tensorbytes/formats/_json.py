@@ -70,7 +70,7 @@ def _float(digits: str) -> float:
 
 
 def _constant(name: str) -> Any:
-    raise _FaultError(f"{name} is no JSON")
+    raise _FaultError(f"{name} is not JSON")
 
 
 def _check_text(value: Any) -> None:

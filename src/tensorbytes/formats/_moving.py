@@ -55,7 +55,7 @@ class Seen(NamedTuple):
 
 
 def look_at(payload: memoryview) -> Seen:
-    """Where a record stands, whatever it holds. One that is no TensorProto stands for itself."""
+    """Where a record stands, whatever it holds. One that is not a TensorProto stands for itself."""
     plain = plain_tensor(payload, 0, len(payload))
     if plain is not None:
         return Seen(Place(item=plain[4]) if plain[4] else ALONE)
@@ -85,7 +85,7 @@ def copied(alias: memoryview, target: memoryview) -> memoryview:
 def moved(payload: memoryview, place: Place, at: int, *, flat: bool) -> list[Any]:
     """The payload of a record as it is at another place, and at file offset `at`.
 
-    `flat` puts an item of a list under its name: others of the list are missing, and a part of a list is no list.
+    `flat` puts an item of a list under its name: others of the list are missing, and a part of a list is not a list.
     The rows of a table are those that `place` tells.
     """
     head, values = [], [(0, 0)]

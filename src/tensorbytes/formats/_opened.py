@@ -196,6 +196,17 @@ def as_loss() -> Iterator[None]:
         ) from error
 
 
+def write_table(table: Table, created: Created) -> None:
+    """All rows of a file at once; what it can't hold raises LossError."""
+    try:
+        created.check(table.columns)
+        created.add(table)
+        created.close()
+    except BaseException:
+        created.abort()
+        raise
+
+
 class CreatedStream(Created):
     """Documents encoded one after another; the rows of a table are documents as well."""
 

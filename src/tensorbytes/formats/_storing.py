@@ -102,7 +102,7 @@ class Storing:
     def _quantization(self, name: str | None, value: Value | Deferred, plain: bool = True) -> Quantize | None:
         """What was asked for this tensor, if it can be had; a tensor that is called by its own name must have it.
 
-        `plain=False`: it is no tensor at all, but a Python or NumPy value.
+        `plain=False`: it is not a tensor at all, but a Python or NumPy value.
         """
         from tensorbytes.quantization import applies
 

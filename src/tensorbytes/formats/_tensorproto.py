@@ -265,7 +265,7 @@ def check_bits(value: Tensor, first: int | None, at: int = 0) -> None:
         if raw.max() > most:
             wrong = int(np.argmax(raw > most))
             where = at if first is None else first + wrong
-            raise CorruptError(f"the byte {raw[wrong]} (element {wrong}) is no {row.name}", at=where)
+            raise CorruptError(f"the byte {raw[wrong]} (element {wrong}) is not a valid {row.name}", at=where)
 
 
 def _repeat(values: Array, message: Message, row: DType, shape: tuple[int, ...], budget: Budget, at: int) -> Any:

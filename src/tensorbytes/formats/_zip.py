@@ -107,7 +107,7 @@ def _directory(data: memoryview) -> tuple[int, int, int]:
 def _find_end(data: memoryview) -> int:
     """The record at the end: its comment reaches exactly to the end of the file."""
     if len(data) < _END.size:
-        raise CorruptError(f"{len(data)} bytes are no zip archive", at=0)
+        raise CorruptError(f"{len(data)} bytes are not a zip archive", at=0)
     if _END.unpack_from(data, len(data) - _END.size)[0] == _END_MARK and not any(data[-2:]):
         return len(data) - _END.size
     first = max(len(data) - _END.size - _MAX16, 0)

@@ -8,7 +8,7 @@ comes back exactly, and other software sees plain columns.
 
 Reading takes tables of other origin as well: numbers, bools, dates and times, strings,
 lists, fixed-size lists, tensors, dictionaries, in any number of batches. It refuses
-nulls, and types that are no tensors, by name. Buffers that are not compressed are views
+nulls, and types that are not tensors, by name. Buffers that are not compressed are views
 of the input.
 
 Options for writing: `rows` ("auto", True or False), `stream` (True for an IPC stream),

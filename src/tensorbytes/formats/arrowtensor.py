@@ -77,7 +77,7 @@ class ArrowTensor(Format):
         if message is None or message.kind == arrow_flat.SPARSE:
             raise UnsupportedError("an Arrow message of a sparse tensor, or of nothing: only dense ones are read")
         if message.kind != arrow_flat.TENSOR:
-            raise CorruptError("an Arrow message that is no tensor; format 'arrow' reads tables", at=0)
+            raise CorruptError("an Arrow message that is not a tensor; format 'arrow' reads tables", at=0)
         if message.version not in (_V4, _V5):
             raise UnsupportedError(f"an Arrow message of version V{message.version + 1}; known: V4, V5 (byte 0)")
         if message.end != len(data):

@@ -97,7 +97,7 @@ def spans(data: memoryview) -> Iterator[tuple[int, int]]:
         if size > len(data) - start:
             raise CorruptError(f"a message claims {size} bytes where {len(data) - start} are left", at=at)
         if not size:
-            raise CorruptError("a message of no bytes, which is no tensor", at=at)
+            raise CorruptError("a message of no bytes, which is not a tensor", at=at)
         at = start + size
         yield start, at
 

@@ -537,7 +537,7 @@ class Assembler:
         leaves, sizes, aliases, directory = self._leaves, self._sizes, self._aliases, self._directory
         self._leaves, self._sizes, self._aliases, self._directory = [], [], {}, None
         first = self._order.first
-        if first.rows is not None or leaves[0].path:  # else it is one value, which is no part of a table
+        if first.rows is not None or leaves[0].path:  # else it is one value, which is not part of a table
             check_table(leaves, first.rows, at)
         if directory is not None:
             _directory.compare(directory, leaves, sizes, aliases)

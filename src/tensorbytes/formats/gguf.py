@@ -213,7 +213,7 @@ def _check_places(found: list[Described], alignment: int, start: int, end: int) 
     """Aligned, inside the file, no two in the same place."""
     for one in found:
         if one.offset % alignment:
-            raise CorruptError(f"{one.name!r}: the offset {one.offset} is no multiple of {alignment}", at=one.at)
+            raise CorruptError(f"{one.name!r}: the offset {one.offset} is not a multiple of {alignment}", at=one.at)
         if one.nbytes > end - start - one.offset and one.nbytes:
             raise CorruptError(
                 f"{one.name!r} takes {one.nbytes} bytes from {start + one.offset} on, the file has {end}", at=one.at

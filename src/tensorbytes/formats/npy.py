@@ -32,13 +32,13 @@ from typing import Any
 
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import MORE_TENSORS, CorruptError, Hint, LimitError, Limits, LossError
-from tensorbytes.formats import Format, Options, known_options
+from tensorbytes.errors import MORE_TENSORS, CorruptError, Hint, LimitError, Limits
+from tensorbytes.formats import Format, Options, known_options, only_leaf
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import Part, unpack
 from tensorbytes.tensor import Strings, Tensor
-from tensorbytes.tree import Document, Leaf, path_name
+from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer
 
 _UNNAMED = "array"
@@ -62,7 +62,7 @@ class Npy(Format):
         return head.startswith(npy_header.MAGIC)
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Buffer]:
-        _check_alone(document)
+        only_leaf(self, document, [Hint("format", "npz", of="save")])
         value, kind = document.leaves[0].value, document.leaves[0].kind
         if (
             isinstance(value, Tensor)
@@ -75,7 +75,7 @@ class Npy(Format):
         return [buffer for piece in _pieces(document) for buffer in piece.buffers(allow)]
 
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
-        _check_alone(document)
+        only_leaf(self, document, [Hint("format", "npz", of="save")])
         for piece in _pieces(document):
             piece.header(allow)
 
@@ -98,17 +98,6 @@ class Npy(Format):
             if item or found.end < len(data):  # a single value is itself, not a list of one
                 item += 1
             yield unpack(parts, budget, lazy)._replace(item=item)
-
-
-def _check_alone(document: Document) -> None:
-    leaves = document.leaves
-    if len(leaves) != 1 or leaves[0].path:
-        names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
-        raise LossError(
-            f"format 'npy' holds one array, not a structure of {len(leaves)} (such as {names})",
-            feature="structure",
-            hints=[Hint("format", "npz", of="save")],
-        )
 
 
 def _pieces(document: Document) -> list[npy_arrays.NpyArray]:

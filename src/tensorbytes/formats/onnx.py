@@ -39,7 +39,17 @@ from tensorbytes import dtypes
 from tensorbytes._wire import proto, strings_pack, varint
 from tensorbytes.budget import Budget
 from tensorbytes.errors import USE_TB, Hint, Limits, LossError, UsageError
-from tensorbytes.formats import Format, Option, Options, _json, _packed, _tensorproto, check_document, known_options
+from tensorbytes.formats import (
+    Format,
+    Option,
+    Options,
+    _json,
+    _packed,
+    _tensorproto,
+    check_document,
+    known_options,
+    only_leaf,
+)
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._onnx import model as onnx_model
 from tensorbytes.formats._onnx import sniff as onnx_sniff
@@ -48,7 +58,7 @@ from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, 
 from tensorbytes.io import storage
 from tensorbytes.io.storage import Target
 from tensorbytes.tensor import ENCODINGS, InvalidValueError, Sparse, Strings, Tensor
-from tensorbytes.tree import Document, Leaf, path_name
+from tensorbytes.tree import Document, Leaf
 
 # No protobuf runtime reads a message of 2 GiB or more.
 _MAX_BYTES = (1 << 31) - 1
@@ -81,7 +91,7 @@ class Onnx(Format):
     def _around(self, document: Document, allow: frozenset[str]) -> tuple[bytes, Tensor | Strings, bytes]:
         """The fields before the content, what that is made of, and those after it."""
         check_document(self, document, allow)
-        only = _only_leaf(document)
+        only = only_leaf(self, document)
         value = only.read()
         if not isinstance(value, Tensor | Strings):
             raise _refusal(value)
@@ -145,18 +155,6 @@ def _is_tensor(data: memoryview, budget: Budget) -> bool:
 
 
 # ---- writing ----------------------------------------------------------------
-
-
-def _only_leaf(document: Document) -> Leaf:
-    leaves = document.leaves
-    if len(leaves) != 1 or leaves[0].path:
-        names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
-        raise LossError(
-            f"format 'onnx' holds one tensor, not a structure of {len(leaves)} (such as {names})",
-            feature="structure",
-            hints=[Hint(purpose="save them one by one"), USE_TB],
-        )
-    return leaves[0]
 
 
 def _refusal(value: Any) -> LossError:

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorbytes.budget import Budget
-from tensorbytes.errors import USE_TB, CorruptError, Hint, Limits, LossError
-from tensorbytes.formats import Format, Options, _message, _storing
+from tensorbytes.errors import USE_TB, CorruptError, Hint, Limits
+from tensorbytes.formats import Format, Options, _message, _storing, only_leaf
 from tensorbytes.formats._storing import Storing
-from tensorbytes.tree import Document, path_name
+from tensorbytes.tree import Document
 
 
 class Protobuf(Format):
@@ -55,14 +55,7 @@ class Protobuf(Format):
 
     def _storing(self, document: Document, options: Options) -> Storing:
         """How the only tensor of a document is to be stored."""
-        leaves = document.leaves
-        if len(leaves) != 1 or leaves[0].path:
-            names = ", ".join(str(path_name(leaf.path)) for leaf in leaves[:3])
-            raise LossError(
-                f"format 'protobuf' is one message for one tensor, not a structure of {len(leaves)} (such as {names})",
-                feature="structure",
-                hints=[Hint("format", "delimited", "for a message for each", of="save"), USE_TB],
-            )
+        only_leaf(self, document, [Hint("format", "delimited", "for a message for each", of="save"), USE_TB])
         storing = Storing.of(options)
         storing.check_names(document)
         return storing

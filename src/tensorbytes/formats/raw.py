@@ -92,7 +92,7 @@ class Raw(Format):
             shape = _shape(options["shape"], row, budget)
         else:
             if len(data) % row.itemsize:
-                raise CorruptError(f"{len(data)} bytes are no whole number of {row.name}", at=len(data))
+                raise CorruptError(f"{len(data)} bytes are not a whole number of {row.name}", at=len(data))
             shape = (len(data) // row.itemsize,)
         yield Document([_leaf(data, row.name, shape, byteorder, order, 0, lazy)])
 

@@ -57,10 +57,11 @@ from tensorbytes.formats._safetensors.header import MAX_HEADER, METADATA, NOTES,
 from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.io import storage
 from tensorbytes.io.storage import Target
-from tensorbytes.tensor import Strings, Tensor, Value, amended
+from tensorbytes.tensor import Strings, Tensor, amended, fitting_tensor
 from tensorbytes.tree import Document, Leaf
-from tensorbytes.typing import Buffer
+from tensorbytes.typing import Buffer, pinned
 
+_WHOLE = {row.name for row in dtypes.DTYPES.values() if row.safetensors and row.bits >= 8}
 _RANK = {name: rank for rank, name in enumerate(ORDER)}
 _CARRIERS = {1: "U8", 2: "U16", 4: "U32", 8: "U64"}
 _EMPTY = Tensor("bool", (0,), b"")
@@ -155,7 +156,8 @@ def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tu
         value = leaves[0].value
         meta = {**value.meta, **meta}
         leaves = [leaves[0]._replace(value=amended(value, value.name, {}))]
-    if not extended:
+    parts = None if extended else _plain(leaves)
+    if parts is None and not extended:
         for leaf in leaves:
             _refuse(leaf)
     for key, text in meta.items():
@@ -169,7 +171,6 @@ def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tu
     meta.pop(NOTES, None)
     if len(leaves) == 1 and not leaves[0].path and leaves[0].kind == "dict":
         return [], meta
-    parts = None if extended else _plain(leaves)
     if parts is None:
         parts = _parts.pack(Document(leaves, origin=document.origin), _holds, ordered=False, advisory=extended)
     if any(part.name == METADATA for part in parts):
@@ -185,7 +186,9 @@ def _plain(leaves: list[Leaf]) -> list[Part] | None:
     """What _parts.pack gives for a flat dict of tensors alone: the usual case, and quick by the thousand."""
     parts = []
     for value, path, kind, *_ in leaves:
-        if kind or len(path) != 1 or path[0][0] != "key" or not _is_tensor(value):
+        if kind or len(path) != 1 or path[0][0] != "key" or not isinstance(value, Tensor | Deferred):
+            return None
+        if value.dtype not in _WHOLE or (not value.at_hand and value.header.kind != "tensor"):
             return None
         name = path[0][1]
         assert isinstance(name, str)
@@ -193,13 +196,8 @@ def _plain(leaves: list[Leaf]) -> list[Part] | None:
             value.meta or not value.origin.keys() <= ADVISORY or not name.isprintable()
         ):  # not printable: half a character, perhaps
             return None
-        assert isinstance(value, Tensor | Deferred)
         parts.append(Part(name, value))
     return parts
-
-
-def _is_tensor(value: Value | Deferred) -> bool:
-    return isinstance(value, Tensor) or value.header.kind == "tensor"
 
 
 def _holds(value: Dense) -> bool:
@@ -256,7 +254,9 @@ def _stored(part: Part) -> _Stored:
 
 def pieces(parts: Sequence[Part], meta: Mapping[str, str]) -> Iterator[Buffer]:
     """The bytes of one file."""
-    rows = sorted(((_stored(part), part) for part in parts), key=lambda pair: (_RANK[pair[0].dtype], pair[1].name))
+    found = [(_stored(part), part) for part in parts]
+    ranked = sorted((_RANK[stored.dtype], part.name, number) for number, (stored, part) in enumerate(found))
+    rows = [found[number] for _, _, number in ranked]
     notes = {part.name: part.note for part in sorted((part for part in parts if part.note), key=lambda part: part.name)}
     texts = dict(sorted(meta.items()))
     if notes:
@@ -302,7 +302,8 @@ def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
         if len(document.leaves) == 1 and not document.leaves[0].path:
             return Document([_with_meta(document.leaves[0], meta)])
         return Document(document.leaves, meta, origin=document.origin)
-    return Document([_leaf(file.data, entry, lazy) for file in files for entry in file.entries], meta)
+    pinned_files = [(pinned(file.data), file.entries) for file in files]
+    return Document([_leaf(data, entry, lazy) for data, entries in pinned_files for entry in entries], meta)
 
 
 def _with_meta(leaf: Leaf, meta: Mapping[str, str]) -> Leaf:
@@ -329,7 +330,7 @@ def _leaf(data: memoryview, entry: HeaderEntry, lazy: bool) -> Leaf:
     name, row, shape, begin, end = entry
     if row.bits < 8:
         return Leaf(_value(data, entry, lazy), (("key", name),), at=begin)
-    value = Tensor(row.name, shape, data[begin:end])
+    value = fitting_tensor(row.name, shape, data[begin:end], {})
     check = None
     if row.name == "bool":
         check = partial(check_bits, value, begin)

@@ -102,26 +102,25 @@ def _has(x: Any, name: str) -> bool:
 
 def to_value(x: Any) -> Value:
     """The neutral value of any tensor."""
-    return _to_value(x, of(x))
+    value = value_of(x)
+    if value is None:
+        raise UnsupportedError(
+            f"{type(x).__module__}.{type(x).__qualname__} is not a tensor; expected a tensor of "
+            f"{', '.join(BUILTIN)}, a Python scalar or text, or a dict, list or tuple of them"
+        )
+    return value
 
 
 def value_of(x: Any) -> Value | None:
     """The same; None for what is not a tensor."""
-    name = of(x)
-    return _to_value(x, name) if name else None
-
-
-def _to_value(x: Any, name: str | None) -> Value:
+    name = _found.get(type(x)) or of(x)
+    if name is None:
+        return None
     if name == "neutral":
         value: Value = x
         return value
     if name == "protocol":
         return _by_protocol(x)
-    if name is None:
-        raise UnsupportedError(
-            f"{type(x).__module__}.{type(x).__qualname__} is not a tensor; expected a tensor of "
-            f"{', '.join(BUILTIN)}, a Python scalar or text, or a dict, list or tuple of them"
-        )
     try:
         converted: Value = get(name).to_value(x)
     except InvalidValueError as error:  # a framework that does not check what it is given

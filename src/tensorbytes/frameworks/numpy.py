@@ -55,7 +55,7 @@ def to_value(x: Any) -> Value:
 
 def _without_high_bits(row: dtypes.DType, flat: Array) -> Array:
     if row.name.startswith("float"):  # ml_dtypes reads a sign out of them, other readers don't
-        raise UnsupportedError(f"a {row.name} array holds a byte over {row.value_mask}, which is no value of it")
+        raise UnsupportedError(f"a {row.name} array holds a byte over {row.value_mask}, which is not a value of it")
     return flat & row.value_mask  # of an integer they repeat the sign, or carry nothing
 
 
@@ -71,7 +71,7 @@ def _flat_bytes(x: Array) -> Array:
 
 
 def check_bool(name: str, flat: Array) -> None:
-    """Bytes other than 0 and 1 are no booleans, and not every reader treats them alike."""
+    """Bytes other than 0 and 1 are not booleans, and not every reader treats them alike."""
     if name == "bool" and flat.size and flat.max() > 1:
         raise UnsupportedError("a bool tensor holds a byte other than 0 and 1", hints=[Hint(purpose="pass (x != 0)")])
 

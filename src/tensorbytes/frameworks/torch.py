@@ -13,7 +13,8 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_origin
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, fitting_tensor, with_origin
+from tensorbytes.typing import bytes_view
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _COMPRESSED = {
@@ -34,11 +35,23 @@ _SIGNED = (
     torch.complex128,
 )
 _PAIRS = "float4_e2m1fn_x2"
+# The dtypes whose bytes are those of the neutral value, whatever they are; both ways.
+_AS_THEY_ARE = {
+    getattr(torch, row.torch): row.name
+    for row in dtypes.DTYPES.values()
+    if row.torch and hasattr(torch, row.torch) and row.bits >= 8 and row.name != "bool" and row.numpy
+}
+_BY_NAME = {name: dtype for dtype, name in _AS_THEY_ARE.items()}
+# Of these, torch gives NumPy's arrays.
+_NUMPY = {dtype for dtype, name in _AS_THEY_ARE.items() if hasattr(np, name)}
+_FRAMEWORK = {"framework"}
 _MEMORY_FORMATS = {"channels_last": (4, torch.channels_last), "channels_last_3d": (5, torch.channels_last_3d)}
 
 
 def to_value(x: Any) -> Value:
     if isinstance(x, torch.Tensor):
+        if type(x) in _PLAIN and (tensor := _as_it_is(x)) is not None:
+            return tensor
         if x.device.type == "meta":
             raise UnsupportedError(f"a tensor on the 'meta' device {tuple(x.shape)} has no data to store")
         if x.is_nested:
@@ -53,6 +66,23 @@ def to_value(x: Any) -> Value:
         f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor",
         hints=[Hint(purpose="pass x.as_subclass(torch.Tensor), or the tensors inside it")],
     )
+
+
+def _as_it_is(x: torch.Tensor) -> Tensor | None:
+    """The usual case, in few steps: a tensor whose memory is what is stored, in C order. None for any other."""
+    name = _AS_THEY_ARE.get(x.dtype)
+    if name is None or x.layout != torch.strided or x.is_nested or not x.is_cpu or not x.is_contiguous():
+        return None
+    if x.is_conj() or x.is_neg() or x._is_zerotensor():
+        return None
+    if x.untyped_storage().nbytes() < (x.storage_offset() + x.numel()) * x.itemsize:
+        return None  # it was freed
+    plain = type(x) is torch.Tensor and not x.requires_grad and not x.__dict__  # which tells a Buffer
+    origin = {"framework": "torch"} if plain else _describe(x)
+    data = x if plain else x.detach()
+    if x.dtype not in _NUMPY:
+        data = data.reshape(-1).view(_INTEGERS[x.itemsize])
+    return fitting_tensor(name, tuple(x.shape), bytes_view(data.numpy()), origin)
 
 
 def _describe(x: torch.Tensor) -> dict[str, str]:
@@ -122,6 +152,8 @@ def _check_storage(x: torch.Tensor) -> None:
 
 
 def _flat_bytes(x: torch.Tensor) -> Array:
+    if x._is_zerotensor():  # torch keeps the zeros of some gradients without memory
+        x = torch.zeros(x.shape, dtype=x.dtype)
     _check_storage(x)
     conjugate, negative = x.is_conj(), x.is_neg()
     if negative and x.dtype not in _SIGNED:
@@ -194,6 +226,8 @@ def _quantization(x: torch.Tensor) -> dict[str, str]:
 def from_value(value: Value, device: str | None = None) -> Any:
     if isinstance(value, Strings):
         return numpy_adapter.from_value(value)  # torch has no strings
+    if device is None and isinstance(value, Tensor) and (tensor := _from_memory(value)) is not None:
+        return tensor
     made = _tensor(value) if isinstance(value, Tensor) else _structure(value)
     where = placement(value, device)
     try:
@@ -210,6 +244,16 @@ def from_value(value: Value, device: str | None = None) -> Any:
     elif wrapper:
         made = wrapper(made, persistent=value.origin.get("torch.persistent") != "false")
     return made
+
+
+def _from_memory(value: Tensor) -> torch.Tensor | None:
+    """The usual case, in few steps: a plain tensor of bytes as they are. None for any other."""
+    dtype = _BY_NAME.get(value.dtype)
+    data = value.data
+    if dtype is None or not value.origin.keys() <= _FRAMEWORK or not len(data):
+        return None
+    made = torch.frombuffer(bytearray(data) if data.readonly else data, dtype=dtype)  # torch knows no read-only memory
+    return None if made.data_ptr() % dtype.itemsize else made.view(value.shape)
 
 
 def _tensor(value: Tensor) -> torch.Tensor:

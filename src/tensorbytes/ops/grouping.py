@@ -35,7 +35,7 @@ class Node:
         # Below it and its likes: how many tensors and plain values there are, and their bytes in memory and stored.
         self.tensors = self.values = self.nbytes = self.stored = 0
         self.alike = 1  # so many neighbours that this one stands for
-        self.ending = ""  # the separator behind the name, where the name of several lacks it
+        self.ending = ""  # the separator after the name, where the name of several lacks it
         self.members: list[int] = []  # of a tensor: its place among those given, and the places of its likes
 
     def signature(self) -> Any:

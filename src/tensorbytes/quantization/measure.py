@@ -52,7 +52,7 @@ def compare(values: Array, back: Array, known: float = 0.0) -> Measure:
     """Measure values against what comes back for them. Errors below one that is known are not made exact."""
     values, back = values.reshape(-1), back.reshape(-1)
     error = scratch("error", back.shape, np.float64)
-    with np.errstate(invalid="ignore"):  # infinities, and what is no number
+    with np.errstate(invalid="ignore"):  # infinities, and what is not a number
         np.subtract(values, back, out=error, dtype=np.float64)
     np.abs(error, out=error)
     worst = float(error.max())

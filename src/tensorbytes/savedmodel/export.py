@@ -109,7 +109,7 @@ def _export(tf: Any, root: Any, model: Any, inputs: tuple[Any, ...], batch: bool
         traced = function.get_concrete_function(*arguments)
     given, named = traced.structured_input_signature
     if named or any(not _is_spec(tf, x) for x in tf.nest.flatten(given)):
-        raise UsageError("a function with arguments that are no tensors: wrap it, lambda x: function(x, ...)")
+        raise UsageError("a function with arguments that are not tensors: wrap it, lambda x: function(x, ...)")
     if not _leaves(tf, traced.structured_outputs):
         raise UsageError("the function returns no tensor: there would be nothing to call it for")
     owner = getattr(model, "__self__", model)

@@ -124,7 +124,7 @@ def _number_cases(name: str) -> list[Case]:
         layouts["big-endian reversed"] = lambda name: _big_endian(name)[::-1, ::2]
         layouts["big-endian 0-d"] = lambda name: _big_endian(name)[1, 1:2].reshape(())
     if name == "bool":
-        layouts["byte that is no bool"] = lambda name: np.array([0, 1, 2], np.uint8).view(bool)
+        layouts["byte that is not a valid bool"] = lambda name: np.array([0, 1, 2], np.uint8).view(bool)
     return [Case("numpy", name, layout, partial(build, name)) for layout, build in layouts.items()]
 
 

@@ -240,7 +240,9 @@ def _dense_cases(name: str) -> Iterable[Case]:
     if name in _COMPLEX_OF:
         layouts["imaginary part of a conjugate"] = lambda name: tensor(_COMPLEX_OF[name], (5, 8)).conj().imag
     if name == "bool":
-        layouts["byte that is no bool"] = lambda name: torch.tensor([0, 1, 2], dtype=torch.uint8).view(torch.bool)
+        layouts["byte that is not a valid bool"] = lambda name: torch.tensor([0, 1, 2], dtype=torch.uint8).view(
+            torch.bool
+        )
     if name == "float32":
         layouts["meta device"] = lambda name: torch.empty(3, device="meta")
         layouts["freed storage"] = _freed

@@ -55,7 +55,7 @@ class Picture(NamedTuple):
 
 
 def heatmap(tensor: Tensor, side: int) -> Picture | None:
-    """The last two axes of a tensor, averaged over blocks; None for what is no matrix."""
+    """The last two axes of a tensor, averaged over blocks; None for what is not a matrix."""
     shape = tensor.shape
     if len(shape) < 2 or 0 in shape:
         return None
@@ -173,7 +173,7 @@ def _is_picture(sizes: tuple[int, ...]) -> bool:
 
 
 def _image(pixels: Array, side: int) -> Picture | None:
-    """Smaller, as bytes; None for floats that are no brightness."""
+    """Smaller, as bytes; None for floats that are not brightness."""
     height, width, channels = pixels.shape
     scale = min(1.0, side / max(height, width))
     down, across = _bounds(height, max(round(height * scale), 1)), _bounds(width, max(round(width * scale), 1))

@@ -203,7 +203,7 @@ def _figures(value: Value, figures: Statistics, detail: Detail) -> list[str]:
     found = _images(value, detail)
     if found:
         drawn.append(_strip(found, value))
-    elif figures.min != figures.max or figures.nan:  # one number everywhere is no picture
+    elif figures.min != figures.max or figures.nan:  # one number everywhere is not a picture
         heat = pictures.heatmap(value, detail.side)
         drawn += [picture_html(heat, "heatmap")] if heat is not None else []
     return drawn

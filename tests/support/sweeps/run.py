@@ -170,7 +170,7 @@ class Reading:
             return "part"  # a file of no bytes is a stream of no objects
         if self.way.keyed and error is None and flipped < 0 and in_order(pieces, self.pieces):
             return "part"
-        # A lazy reader may list what it can't read behind the rest.
+        # A lazy reader may list what it can't read after the rest.
         if error is not None and not self.golden.stream and in_order(pieces, self.pieces):
             return "refused"
         return "! other data, in silence" if error is None else f"! other data before the error: {error}"

@@ -31,7 +31,7 @@ UNPROTECTED = {
     "locator64": {"disk", "disks"},
 }
 DESCRIPTOR = b"PK\7\x08"
-# Our writer aligns each tensor to 8 bytes: behind 6 bytes of `w`, and behind 18 of the list before the next.
+# Our writer aligns each tensor to 8 bytes: after 6 bytes of `w`, and after 18 of the list before the next.
 PADDING = {"ours: m.ckpt.data-00000-of-00001": frozenset({6, 7, *range(34, 40)})}
 
 

@@ -37,7 +37,7 @@ def _weights_alone(raw: bytes, ours: Any, _: Any) -> bool:
 
 
 def _ambiguous(raw: bytes, _: Any, __: Any) -> bool:
-    """Whether it is a tensor as well: by a field that is no model's."""
+    """Whether it is a tensor as well: by a field that is not a model's."""
     try:
         return any((field.number, field.wire) == (2, protobytes.VARINT) for field in protobytes.parse(raw, {}))
     except ValueError:
@@ -89,7 +89,7 @@ ROWS = [
         THEIRS,
         "",
         "bytes that are a tensor as much as a model",
-        "`data_type` as a number is no field of models",
+        "`data_type` as a number is not a field of models",
         number(1, 8) + number(2, 8),
         _ambiguous,
         ours="as a tensor",
@@ -99,7 +99,7 @@ ROWS = [
         OURS,
         "is UNDEFINED",
         "a model where a tensor is looked for",
-        "a graph is no field of tensors",
+        "a graph is not a field of tensors",
         field(7, b"") + field(9, b"\1"),
         lambda raw, ours, theirs: bool(ours == "a model"),
         ours="as a model",
@@ -109,7 +109,7 @@ ROWS = [
         BOTH,
         "",
         "the same, of a sound tensor",
-        "`data_type` as a number is no field of models",
+        "`data_type` as a number is not a field of models",
         number(1, 0) + number(2, 6),
         _ambiguous,
         ours="as a tensor",
@@ -217,7 +217,7 @@ ROWS = [
         _ONNX,
         THEIRS,
         "after the last element are not zero",
-        "bits behind the last element of a packed type",
+        "bits after the last element of a packed type",
         "passed over",
         _onnx(21, (1,), field(9, b"\xf1")),
     ),
@@ -240,7 +240,7 @@ ROWS = [
     Divergence(
         _ONNX,
         THEIRS,
-        "is no bool",
+        "is not a valid bool",
         "a bool byte other than 0 and 1",
         "no value: compilers may take it for either",
         _onnx(9, (1,), field(9, b"\2")),
@@ -306,7 +306,7 @@ ROWS = [
     Divergence(
         _GGUF,
         THEIRS,
-        "is no multiple of",
+        "is not a multiple of",
         "an offset off the alignment",
         "the specification forbids it",
         _placed(gguf._seed(0), b"w\2\0\0\0", 24, 4),

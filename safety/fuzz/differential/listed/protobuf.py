@@ -270,7 +270,7 @@ ROWS = [
     Divergence(
         _TENSORS,
         THEIRS,
-        r"is no (u?int\d|float4|bool)",
+        r"is not a valid (u?int\d|float4|bool)",
         "a byte with bits that its dtype does not use",
         "passed over, or an undefined value",
         tensor(29, (1,), field(4, b"\xf1")),

@@ -8,7 +8,7 @@ ROWS = [
     Divergence(
         _PAIR,
         THEIRS,
-        "is no bool",
+        "is not a valid bool",
         "a bool byte other than 0 and 1",
         "no value: compilers may take it for either",
         one("BOOL", (1,), (0, 1), body=b"\2"),

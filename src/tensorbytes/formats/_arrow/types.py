@@ -150,7 +150,7 @@ def logical_shape(kind: Any, where: str) -> tuple[int, ...]:
         )
     order = permutation(kind)
     if sorted(order) != list(range(len(shape))):
-        raise CorruptError(f"column {where!r}: {list(order)} is no permutation of {len(shape)} axes", at=0)
+        raise CorruptError(f"column {where!r}: {list(order)} is not a permutation of {len(shape)} axes", at=0)
     return tuple(shape[axis] for axis in order)
 
 

@@ -157,7 +157,7 @@ def _entries(block: memoryview, base: int, plain: bool, budget: Budget, before: 
         yield Item(key, block[at : at + size], place)
         at += size
     if seen != len(restarts) and not (limit == 0 and restarts == [0]):
-        raise CorruptError("a restart that is no entry", at=base)
+        raise CorruptError("a restart that is not an entry", at=base)
 
 
 def _lengths(block: memoryview, at: int, limit: int, base: int) -> tuple[int, int, int, int]:

@@ -4,7 +4,7 @@ Protobuf has no magic. All three begin with field 1, and what follows tells them
 
     ONNX TensorProto          08 dim ... 10 data_type       (or 10 data_type alone: a scalar)
     ONNX ModelProto           08 ir_version 12 text ... 3a graph
-    TensorFlow's TensorProto  08 dtype 12 shape             whose shape is no readable text
+    TensorFlow's TensorProto  08 dtype 12 shape             whose shape is not readable text
 
 In doubt the answer is TensorFlow's, which another format reads.
 """

@@ -306,7 +306,7 @@ def _typed_values(data: memoryview, items: _typed.Values, row: DType, count: int
         return flat.view(np.uint8)
     wide = items.array(data)
     if row.name == "bool" and len(wide) and wide.max() > 1:
-        raise CorruptError(f"the value {wide.max()} is no bool", at=at)
+        raise CorruptError(f"the value {wide.max()} is not a valid bool", at=at)
     if row.bits in (2, 4):
         raw = _typed.narrow(wide, dtypes.get("uint8"), at).reshape(-1)
         if len(raw) != _packed.size(row, count):

@@ -104,7 +104,7 @@ def _places(data: memoryview) -> dict[str, set[str]]:
         found.setdefault(shard, set()).add(name)
     for shard in found:
         if shard != os.path.basename(shard) or set(shard) & set("/\\:\0") or shard in ("", ".", ".."):
-            raise CorruptError(f"{shard!r} is no plain file name: shards stand beside their index", at=0)
+            raise CorruptError(f"{shard!r} is not a plain file name: shards stand beside their index", at=0)
     return dict(sorted(found.items()))
 
 

@@ -103,7 +103,7 @@ def _refuse(machine: Machine, at: int) -> NoReturn:
     code = chr(machine.data[at - 1])
     if code in _REFUSED:
         raise RefusedError(f"the pickle opcode {_REFUSED[code]}: only tensors and plain values are read")
-    raise FaultError(f"the byte {ord(code)} is no pickle opcode")
+    raise FaultError(f"the byte {ord(code)} is not a pickle opcode")
 
 
 _TABLE: list[_Opcode] = [_refuse] * 256
@@ -178,7 +178,7 @@ def _old_text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise RefusedError("a string of Python 2 that is no text") from None
+        raise RefusedError("a string of Python 2 that is not text") from None
 
 
 def _long(raw: bytes) -> int:
@@ -307,7 +307,7 @@ def _extend(machine: Machine, items: list[Any], at: int) -> int:
     if type(target) is list:
         target.extend(items)
     elif type(target) is not Opaque:
-        raise FaultError("the pickle appends to something that is no list")
+        raise FaultError("the pickle appends to something that is not a list")
     return at
 
 
@@ -325,7 +325,7 @@ def _setitems(machine: Machine, at: int) -> int:
 def _set(machine: Machine, items: list[Any], at: int) -> int:
     target = machine.stack[-1]
     if not isinstance(target, dict | Opaque) or len(items) % 2:
-        raise FaultError("the pickle sets items of something that is no dict, or half an item")
+        raise FaultError("the pickle sets items of something that is not a dict, or half an item")
     if isinstance(target, dict):
         put(target, items[::2], items[1::2])
     return at
@@ -335,7 +335,7 @@ def _set(machine: Machine, items: list[Any], at: int) -> int:
 def _additems(machine: Machine, at: int) -> int:
     machine.pop_mark()
     if not isinstance(machine.stack[-1], Opaque):
-        raise FaultError("the pickle adds to something that is no set")
+        raise FaultError("the pickle adds to something that is not a set")
     return at
 
 
@@ -364,7 +364,7 @@ def _global(machine: Machine, at: int) -> int:
 def _stack_global(machine: Machine, at: int) -> int:
     name, module = machine.stack.pop(), machine.stack.pop()
     if type(name) is not str or type(module) is not str or len(name) + len(module) > _MAX_NAME:
-        raise FaultError("a name that is no text")
+        raise FaultError("a name that is not text")
     machine.stack.append(machine.place(machine.world.find(f"{module}.{name}"), at))
     return at
 

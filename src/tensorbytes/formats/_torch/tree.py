@@ -105,7 +105,7 @@ class Notes:
             return
         top = _json.parse(raw, at, "the notes", budget)
         if type(top) is not dict or not set(top) <= {"leaves", "document", "document_origin", "framework"}:
-            raise self.wrong("are no object of leaves, document and framework")
+            raise self.wrong("are not an object of leaves, document and framework")
         self.framework, self.document = top.get("framework", "torch"), top.get("document", {})
         self.document_origin = top.get("document_origin", {})
         if type(self.framework) is not str or not (_is_texts(self.document) and _is_texts(self.document_origin)):
@@ -389,12 +389,12 @@ def _narrowed(held: Held, notes: Notes) -> Held:
     """Coordinates that were int32 before torch, which knows int64 alone."""
     later = held.value
     if later.header.kind != "sparse":
-        raise notes.wrong("'index' on something that is no sparse tensor")
+        raise notes.wrong("'index' on something that is not a sparse tensor")
 
     def fetch() -> Value:
         got = later.load()
         if not isinstance(got, Sparse) or any(part.size and part.max() >> 31 for part in got.parts):
-            raise notes.wrong("indices that are no int32")
+            raise notes.wrong("indices that are not int32")
         return replace(got, parts=tuple(part.astype(np.int32) for part in got.parts))
 
     _, dtype, shape, _ = later.header

@@ -193,7 +193,7 @@ def sparse(layout: str, index: list[Held], values: Held, shape: tuple[int, ...])
     inner = values.value
     for part in index:
         if part.value.header.dtype not in ("int32", "int64"):
-            raise FaultError("the indices of a sparse tensor are no integers")
+            raise FaultError("the indices of a sparse tensor are not integers")
 
     def make() -> Sparse:
         arrays = [_array(part) for part in index]

@@ -88,7 +88,7 @@ class World:
         if type(key) is tuple and len(key) == 4 and key[0] == "module" and type(key[1]) is Opaque:
             return key[1]  # a class with its source, as torch wrote them before 1.6
         if type(key) is not tuple or len(key) not in (5, 6) or key[0] != "storage":
-            raise RefusedError("a persistent id that is no storage")
+            raise RefusedError("a persistent id that is not a storage")
         _, kind, name, location, count, *view = key
         if type(kind) is not Name or kind.kind != "storage" or type(name) is not str:
             raise FaultError("a storage without a type or a key")
@@ -141,7 +141,7 @@ class World:
 
     def _pending(self, made: Held, bits: Any) -> Held:
         if type(bits) is not dict or not all(type(flag) is bool for flag in bits.values()):
-            raise FaultError("the metadata of a tensor are no flags")
+            raise FaultError("the metadata of a tensor are not flags")
         wrong = next((name for name in bits if name not in ("conj", "neg")), None)
         if wrong is not None:
             raise RefusedError(f"a tensor with the flag {wrong!r}; known: conj, neg")
@@ -166,7 +166,7 @@ class World:
         if type(made) is Opaque:
             return made
         if type(made) is not Held:
-            raise FaultError("a tensor that is no tensor")
+            raise FaultError("a tensor that is not a tensor")
         if kind.name.endswith("NestedTensor"):
             _check_attributes(state, ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache"))
             return made
@@ -186,7 +186,7 @@ class World:
         count = 1 if coordinates else 2
         index, inner, shape = list(parts[:count]), parts[count], parts[count + 1]
         if not all(_is_dense(part) for part in (*index, inner)):
-            raise FaultError(f"a {name} tensor whose parts are no tensors")
+            raise FaultError(f"a {name} tensor whose parts are not tensors")
         if not _is_size(shape) or len(shape) > self._budget.max_rank:
             raise FaultError(f"a {name} tensor without a shape")
         made = values.sparse(name, index, inner, shape)
@@ -200,7 +200,7 @@ class World:
 
     def _nested(self, buffer: Any, *index: Any) -> Held:
         if not all(_is_dense(part) for part in (buffer, *index)):
-            raise FaultError("a nested tensor whose parts are no tensors")
+            raise FaultError("a nested tensor whose parts are not tensors")
         made = values.nested(buffer, list(index), self._budget)
         return made.with_origin({"torch.layout": "strided"})
 
@@ -341,7 +341,7 @@ def _is_size(size: Any) -> bool:
 
 
 def _check_attributes(state: Any, known: tuple[str, ...]) -> None:
-    """Attributes of a tensor would be lost; those that torch's compiler leaves are no data."""
+    """Attributes of a tensor would be lost; those that torch's compiler leaves are not data."""
     if state is not None and type(state) is not dict:
         raise RefusedError("a tensor with state of its own")
     for name in state or ():

@@ -1,4 +1,4 @@
-"""Where records go on behind damage.
+"""Where records go on after damage.
 
 A record is found again by the checksum of its length, and confirmed by that of its data. What
 makes this more than a search is that payloads may hold TFRecords themselves: a record inside a
@@ -6,10 +6,10 @@ payload must not come out as one of the file's, whatever was damaged around it. 
 header is lost is first given the chance to end where its own checksum stands, and records that
 end early, in front of what can only be the rest of a payload, are left alone.
 
-Some things can't be told apart. Records right behind a header, or where a protobuf field starts,
+Some things can't be told apart. Records right after a header, or where a protobuf field starts,
 may have been appended after a torn write, or be what the payload holds: those that fit into it are
 taken for held, so lost rather than made up. A payload that holds records may still set some free
-if it is damaged in two places, if its header vanished without a trace, or if it is no protobuf
+if it is damaged in two places, if its header vanished without a trace, or if it is not a protobuf
 message and cut exactly between two of them.
 """
 
@@ -34,7 +34,7 @@ _GUESSES = 4
 # A payload whose header is lost is looked for in this many bytes at most.
 _SPAN_BYTES = 64 << 20
 _LEAST_SPAN = 2 << 20
-# And in this many behind records that end early, which may be some that it holds.
+# And in this many after records that end early, which may be some that it holds.
 _REST_BYTES = 4 << 20
 _STEP_BYTES = 1 << 16
 _FOOTER_BYTES = 4
@@ -72,7 +72,7 @@ class Search:
     def is_header(self, at: int) -> bool:
         """Whether the last 12 bytes of a record of 8 bytes are the header of another one, from which records go on.
 
-        So it is if the first was torn right behind its own header, and others appended.
+        So it is if the first was torn right after its own header, and others appended.
         """
         payload = at + HEADER_BYTES
         if not self._window.reach(payload + 1) or self._follow(payload, payload + 1)[0] > payload:
@@ -96,7 +96,7 @@ class Search:
         return self._is_sound(at) or (self._window.whole and at == self._window.end)
 
     def _confirmed(self, start: int, end: int, crc: int = 0) -> bool:
-        """Whether the checksum of a payload stands behind it; `crc` is that of what comes before `start`."""
+        """Whether the checksum of a payload stands after it; `crc` is that of what comes before `start`."""
         stored = int.from_bytes(self._window.view(end, end + _FOOTER_BYTES), "little")
         return stored == _wire.mask(_wire.crc32c(self._window.view(start, end), crc))
 
@@ -212,7 +212,7 @@ class Search:
         inside = self._inside(at, end)
         if inside is not None:
             return Fault(kind, inside)
-        self._window.forget(end)  # this one is lost: only what is behind it is looked at
+        self._window.forget(end)  # this one is lost: only what is after it is looked at
         here = end
         if self._is_sound(end):
             here, status = self._follow(end, end + self._look)
@@ -224,7 +224,7 @@ class Search:
         return Fault(kind, end if behind.recovered else behind.stop)
 
     def _cut(self, at: int, end: int, kind: str) -> Fault:
-        """A record that runs past the end: what is behind its header may have been appended after a torn write."""
+        """A record that runs past the end: what is after its header may have been appended after a torn write."""
         window, most = self._window, self._budget.left
         large = window.reach(at + most + 1) if window.last is None else window.last - at > most
         if large:

@@ -209,7 +209,9 @@ class _Tensors:
         wrong = self.data > _highest(feature)
         if wrong.any():
             index = int(np.searchsorted(self.bounds, int(np.argmax(wrong)), side="right")) - 1
-            raise self.complain(index, f"holds the byte {self.data[np.argmax(wrong)]}, which is no {feature.dtype}")
+            raise self.complain(
+                index, f"holds the byte {self.data[np.argmax(wrong)]}, which is not a valid {feature.dtype}"
+            )
         values, splits = self.data.view(dtype), self.bounds // dtype.itemsize
         if feature.size is None:
             return shaped(values, splits, feature, self.complain, None)

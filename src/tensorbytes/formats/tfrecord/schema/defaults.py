@@ -222,7 +222,7 @@ def _element_to_json(item: Any) -> Any:
 
 def from_json(dtype: str, rank: int, value: Any) -> Any:
     """What `checked` takes, from what JSON holds. Goes no deeper than the rank."""
-    # A list of two that are no lists can only be one complex number: in an array these are lists.
+    # A list of two that are not lists can only be one complex number: in an array these are lists.
     pair = family(dtype) == "complex" and isinstance(value, list) and len(value) == 2
     if pair and not any(isinstance(part, list) for part in value):
         real, imaginary = (_number(float, dtype, _element_from_json("float", part)) for part in value)

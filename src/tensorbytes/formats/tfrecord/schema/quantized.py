@@ -99,7 +99,7 @@ def parsed(data: memoryview, budget: Budget, wanted: str) -> Value:
 
 def both(data: memoryview, budget: Budget) -> tuple[Tensor, Quantization] | None:
     """What is stored, and the parameters of the way back; None for a TensorProto that is not quantized."""
-    if _TAG not in bytes(data):  # mostly in front, but other writers put what they don't know behind the content
+    if _TAG not in bytes(data):  # mostly in front, but other writers put what they don't know after the content
         return None
     message = tensorproto.parse(data, 0, len(data), budget)
     fields = [item for item in message.extra if item.number < MEANINGFUL and item.number != PADDING]

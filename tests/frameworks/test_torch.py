@@ -1,0 +1,97 @@
+"""PyTorch: the few steps that usual tensors take give what the general way gives, and leave the others to it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tensorbytes as tb
+from tensorbytes.frameworks import torch as adapter
+from tensorbytes.tensor import Tensor, identical
+
+torch = pytest.importorskip("torch")
+
+DTYPES = sorted(adapter._BY_NAME)
+
+
+def filled(dtype, shape, seed=0):
+    """A tensor of any bits."""
+    count = int(np.prod(shape))
+    bits = np.random.default_rng(seed).integers(0, 256, (count + 1) * dtype.itemsize, np.uint8)
+    return torch.from_numpy(bits).view(dtype)[:count].reshape(shape)
+
+
+def by_general_way(x):
+    return adapter.with_origin(adapter._by_layout(x.detach()), adapter._describe(x))
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (2, 0), (3, 5), (2, 1, 4)])
+def test_few_steps_give_the_value_of_the_general_way(name, shape):
+    for kind in (torch.Tensor, torch.nn.Buffer):
+        x = filled(adapter._BY_NAME[name], shape).as_subclass(torch.Tensor)
+        x = x if kind is torch.Tensor else kind(x)
+        found, expected = adapter._as_it_is(x), by_general_way(x)
+        assert found is not None
+        assert identical(found, expected)
+        assert (found.origin, found.meta, found.name) == (expected.origin, {}, None)
+        Tensor(found.dtype, found.shape, found.data)  # its parts fit
+
+
+@given(st.data())
+def test_views_of_any_kind_come_back(data):
+    dtype = adapter._BY_NAME[data.draw(st.sampled_from(DTYPES))]
+    x = filled(dtype, (4, 6, 4), data.draw(st.integers(0, 9)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        axis = data.draw(st.integers(0, x.dim() - 1)) if x.dim() else 0
+        change = data.draw(st.sampled_from(["cut", "step", "turn", "pick", "conjugate", "negate", "expand"]))
+        if change == "cut" and x.dim():
+            start = data.draw(st.integers(0, x.shape[axis]))
+            x = x.narrow(axis, start, data.draw(st.integers(0, x.shape[axis] - start)))
+        elif change == "step" and x.dim():
+            x = x[(slice(None),) * axis + (slice(None, None, 2),)]
+        elif change == "turn":
+            x = x.permute(*reversed(range(x.dim())))
+        elif change == "pick" and x.dim() and x.shape[axis]:
+            x = x.select(axis, 0)
+        elif change == "conjugate" and x.dtype in (torch.complex64, torch.complex128):
+            x = x.conj()
+        elif change == "negate" and x.dtype in (torch.float32, torch.complex64):
+            x = torch._neg_view(x)
+        elif change == "expand":
+            x = x.unsqueeze(0).expand(2, *x.shape)
+    value = adapter.to_value(x)
+    assert identical(value, by_general_way(x))
+    back = adapter.from_value(value)
+    assert back.dtype == x.dtype
+    assert back.shape == x.shape
+    assert identical(adapter.to_value(back), value)
+
+
+def test_what_is_made_of_writable_memory_shares_it_and_of_other_memory_does_not():
+    data = bytearray(tb.dumps({"a": torch.arange(6.0), "b": torch.arange(3)}, "safetensors"))
+    shared, own = tb.loads(data, to="torch"), tb.loads(bytes(data), to="torch")
+    shared["a"][0] = 7
+    assert tb.loads(data, to="torch")["a"][0] == 7
+    assert own["a"][0] == 0
+    own["a"][0] = 9  # it may be changed, too
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_memory_that_is_not_aligned_is_copied(offset):
+    room = np.zeros(offset + 24, np.uint8)
+    room[offset:] = np.arange(3.0).view(np.uint8)
+    back = adapter.from_value(Tensor("float64", (3,), room[offset:]))
+    assert back.tolist() == [0, 1, 2]
+    assert back.data_ptr() % 8 == 0
+
+
+def test_zeros_without_memory():
+    assert tb.loads(tb.dumps(torch._efficientzerotensor(3, dtype=torch.float64)), to="torch").tolist() == [0, 0, 0]
+
+
+def test_a_storage_that_was_freed_is_refused():
+    x = torch.ones(5)
+    x.untyped_storage().resize_(8)
+    with pytest.raises(tb.errors.UnsupportedError, match="was freed"):
+        tb.dumps(x)
