@@ -202,7 +202,7 @@ class _Job:
         """Whether a table says more than rows can: metadata and Python values are those of the whole. Then it is one
         document, unless the target holds rows alone."""
         document = self.source.as_document()
-        losses = [] if document is None else row_losses(self.selection.apply(document))
+        losses = [] if document is None else row_losses(self.selection.apply(_without_place(document)))
         if losses and not formats.get(self.format).documents:
             refuse(losses, self.allowed, self.format)
             self.report.losses += losses
@@ -355,6 +355,13 @@ class _Job:
             options = {**self.source.options_like(self.selection.takes, self.selection.renames), **options}
         chosen.check_create(options)
         return RowTarget(self.format, self.allowed, lambda: chosen.create(self.dst, options, self.sync, shards))
+
+
+def _without_place(document: Document) -> Document:
+    """A table without what tables keep beside their columns: where these stand, and how the whole was held."""
+    return document._replace(
+        origin={}, leaves=[leaf._replace(path=(("key", str(leaf.name)),)) for leaf in document.leaves if leaf.path]
+    )
 
 
 def _unstack(document: Document, axis: int) -> Iterator[Table]:

@@ -8,6 +8,7 @@ from typing import Any
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats._arrow import flat as arrow_flat
+from tensorbytes.formats._arrow.nested import any_null
 from tensorbytes.formats._arrow.table import KEY, StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
@@ -94,6 +95,9 @@ class Ipc(StoredTable):
                 if [batch.num_rows for batch in self._batches] != self.lengths:
                     raise CorruptError("record batches of other lengths than their messages say", at=0)
 
+    def has_nulls(self, number: int) -> bool | None:
+        return None if self._batches is None else any(any_null(batch.column(number)) for batch in self._batches)
+
     def _open(self, number: int | None) -> Any:
         pa = arrow()
         options = pa.ipc.IpcReadOptions(included_fields=None if number is None else [number])
@@ -127,6 +131,9 @@ class InMemory(StoredTable):
         self._batches = table.to_batches()
         self.schema, self.size, self.at_hand = table.schema, table.nbytes, True
         self.lengths = [batch.num_rows for batch in self._batches]
+
+    def has_nulls(self, number: int) -> bool:
+        return any(any_null(batch.column(number)) for batch in self._batches)
 
     def chunks(self, number: int, first: int, last: int) -> list[Any]:
         return [batch.column(number) for batch in self._batches[first:last]] or [empty(self.schema.field(number).type)]
