@@ -113,6 +113,33 @@ def test_a_package_that_fails_keeps_nobody_from_their_files(installed, tmp_path)
     ]
 
 
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("", "has no object FORMAT that is a Format"),
+        ("FORMAT = 5", "has no object FORMAT that is a Format"),
+        ("from tensorbytes.formats.npy import FORMAT", "does not have the format 'broken'"),
+    ],
+)
+def test_a_module_without_the_format_keeps_nobody_from_their_files(installed, tmp_path, module, words):
+    (tmp_path / "site" / "tensorbytes_broken.py").write_text(module)
+    points = next((tmp_path / "site").glob("*.dist-info")) / "entry_points.txt"
+    points.write_text("[tensorbytes.formats]\nbroken = tensorbytes_broken\njsonl = tensorbytes_jsonl\n")
+    code = """
+        import warnings
+        import tensorbytes as tb
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                assert tb.load("x.jsonl")["id"].tolist() == [1, 2]
+        print([one.category.__name__ for one in caught], caught[0].message)
+    """
+    out = run(code, installed, tmp_path)
+    assert out.startswith("['PluginWarning']")
+    assert words in out
+
+
 def test_commands_find_it(installed, tmp_path):
     def tb_(*words):
         command = [sys.executable, "-m", "tensorbytes", *words]
