@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,21 @@ def test_another_version_of_the_contract_is_refused(monkeypatch, tmp_path):
     monkeypatch.setitem(formats.BUILTIN, "old", formats.FormatEntry("tensorbytes_old"))
     with pytest.raises(tb.errors.UsageError, match=r"for version 1 of the contract, got 'old', for version 0"):
         formats.get("old")
+
+
+@pytest.mark.parametrize("answer", ["1 / 0", "None", "'yes'", "float('nan')"])
+def test_a_format_that_fails_to_look_at_a_file_keeps_nobody_from_theirs(monkeypatch, tmp_path, answer):
+    name = f"odd{abs(hash(answer))}"
+    (tmp_path / f"tensorbytes_{name}.py").write_text(
+        "from tensorbytes.formats import Format\nclass Odd(Format):\n"
+        f"    name = {name!r}\n    def sniff(self, head, size):\n        return {answer}\nFORMAT = Odd()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(formats.BUILTIN, name, formats.FormatEntry(f"tensorbytes_{name}"))
+    data = tb.dumps(tb.Tensor("float32", (2,), bytes(8)), "tensorproto")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert tb.loads(data).tolist() == [0, 0]
+        with pytest.raises(tb.errors.TensorbytesError):
+            tb.loads(b"\x01\xfe nothing that anybody knows")
+    assert {one.category for one in caught} == (set() if "nan" in answer else {tb.errors.PluginWarning})

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import io
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -24,6 +25,7 @@ from tensorbytes.errors import (
     Limits,
     LossError,
     MissingDependencyError,
+    PluginWarning,
     UnsupportedError,
     UsageError,
     nearest,
@@ -412,15 +414,28 @@ def _claimed_suffixes() -> tuple[str, ...]:
     return tuple(suffix for row in BUILTIN.values() for suffix in row.claims)
 
 
+def _sureness(name: str, head: bytes, size: int) -> float:
+    """What a format's `sniff` says; one of another package that fails keeps nobody from their files."""
+    chosen = get(name)
+    try:
+        return float(chosen.sniff(head, size))
+    except Exception as error:
+        if type(chosen).__module__.startswith("tensorbytes."):
+            raise
+        what = f"{name!r} was not asked about a file, since its sniff fails: {type(error).__name__}: {error}"
+        warnings.warn(what, PluginWarning, stacklevel=2)
+        return 0
+
+
 def sniff(head: bytes, size: int, path: str = "") -> str | None:
     """The format that the first bytes look like."""
     found: dict[str, float] = {}
     for names in _names_in_turn():
         for name in names:
-            sure = get(name).sniff(head, size)
+            sure = _sureness(name, head, size)
             if sure >= SURE:
                 return name
-            if sure:
+            if sure > 0:
                 found[name] = sure
         if found:
             break
