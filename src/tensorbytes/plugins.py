@@ -23,7 +23,7 @@ def take_in(group: str, table: Container[str], add: Callable[[str, ModuleType], 
             continue
         try:
             add(point.name, importlib.import_module(point.value))
-        except Exception as error:  # whatever is wrong in somebody else's package
+        except (Exception, SystemExit) as error:  # whatever is wrong in somebody else's package
             what = f"{point.name!r} of the entry points {group!r} is not used, since {point.value} fails"
             warnings.warn(f"{what}: {type(error).__name__}: {error}", PluginWarning, stacklevel=2)
             continue

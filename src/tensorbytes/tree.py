@@ -190,9 +190,13 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
     elif (value := to_value(obj)) is not None:
         out.append(Leaf(value, path, "numpy" if isinstance(obj, np.generic) else ""))
     elif isinstance(obj, Mapping):
-        if not obj:
+        items = list(obj.items())
+        if not items:
             out.append(Leaf(_EMPTY, path, "dict"))
-        for key, item in obj.items():
+        if type(obj) is not dict and len({key for key, _ in items}) < len(items):
+            what = f"{type(obj).__module__}.{type(obj).__qualname__}"
+            raise UnsupportedError(f"{what} has a key twice", hints=[Hint(purpose="convert it")])
+        for key, item in items:
             step = ("key", key) if type(key) is str else _key_step(key)
             _flatten(item, (*path, step), to_value, out)
     else:

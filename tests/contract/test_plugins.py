@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,33 @@ def test_a_package_that_fails_keeps_nobody_from_their_files(installed, tmp_path)
     ]
 
 
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("", "has no object FORMAT that is a Format"),
+        ("FORMAT = 5", "has no object FORMAT that is a Format"),
+        ("from tensorbytes.formats.npy import FORMAT", "does not have the format 'broken'"),
+    ],
+)
+def test_a_module_without_the_format_keeps_nobody_from_their_files(installed, tmp_path, module, words):
+    (tmp_path / "site" / "tensorbytes_broken.py").write_text(module)
+    points = next((tmp_path / "site").glob("*.dist-info")) / "entry_points.txt"
+    points.write_text("[tensorbytes.formats]\nbroken = tensorbytes_broken\njsonl = tensorbytes_jsonl\n")
+    code = """
+        import warnings
+        import tensorbytes as tb
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                assert tb.load("x.jsonl")["id"].tolist() == [1, 2]
+        print([one.category.__name__ for one in caught], caught[0].message)
+    """
+    out = run(code, installed, tmp_path)
+    assert out.startswith("['PluginWarning']")
+    assert words in out
+
+
 def test_commands_find_it(installed, tmp_path):
     def tb_(*words):
         command = [sys.executable, "-m", "tensorbytes", *words]
@@ -176,3 +204,21 @@ def test_another_version_of_the_contract_is_refused(monkeypatch, tmp_path):
     monkeypatch.setitem(formats.BUILTIN, "old", formats.FormatEntry("tensorbytes_old"))
     with pytest.raises(tb.errors.UsageError, match=r"for version 1 of the contract, got 'old', for version 0"):
         formats.get("old")
+
+
+@pytest.mark.parametrize("answer", ["1 / 0", "None", "'yes'", "float('nan')"])
+def test_a_format_that_fails_to_look_at_a_file_keeps_nobody_from_theirs(monkeypatch, tmp_path, answer):
+    name = f"odd{abs(hash(answer))}"
+    (tmp_path / f"tensorbytes_{name}.py").write_text(
+        "from tensorbytes.formats import Format\nclass Odd(Format):\n"
+        f"    name = {name!r}\n    def sniff(self, head, size):\n        return {answer}\nFORMAT = Odd()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(formats.BUILTIN, name, formats.FormatEntry(f"tensorbytes_{name}"))
+    data = tb.dumps(tb.Tensor("float32", (2,), bytes(8)), "tensorproto")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert tb.loads(data).tolist() == [0, 0]
+        with pytest.raises(tb.errors.TensorbytesError):
+            tb.loads(b"\x01\xfe nothing that anybody knows")
+    assert {one.category for one in caught} == (set() if "nan" in answer else {tb.errors.PluginWarning})

@@ -95,3 +95,29 @@ def test_a_storage_that_was_freed_is_refused():
     x.untyped_storage().resize_(8)
     with pytest.raises(tb.errors.UnsupportedError, match="was freed"):
         tb.dumps(x)
+
+
+@pytest.mark.parametrize("transform", ["functionalize", "vmap", "grad"])
+def test_a_tensor_inside_of_a_transform_is_refused(transform):
+    def attempt(x):
+        for part in (x, x.to(torch.bfloat16), x.unsqueeze(0).expand(2, *x.shape)):
+            with pytest.raises(tb.errors.UnsupportedError, match="does not give the values"):
+                tb.dumps({"x": part})
+        return x.sum()
+
+    getattr(torch.func, transform)(attempt)(torch.ones(3, 2) if transform == "vmap" else torch.ones(3))
+    with pytest.raises(tb.errors.UnsupportedError, match="does not give the values"):
+        tb.dumps(torch._to_functional_tensor(torch.ones(2)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # quantized dtypes are deprecated
+def test_what_is_loaded_is_on_the_processor_whatever_torch_makes_by_default():
+    x = torch.arange(6.0).reshape(2, 3)
+    channels = torch.quantize_per_channel(x, torch.tensor([0.1, 0.2]), torch.tensor([0, 1]), 0, torch.qint8)
+    given = [x, x[:0], x.bool(), x.to_sparse(), x.to_sparse_csr(), channels, torch._efficientzerotensor(3)]
+    with torch.device("meta"):
+        data = [tb.dumps(one) for one in given]
+        back = [tb.loads(one, to="torch") for one in data]
+    for one, other in zip(given, back, strict=True):
+        assert other.device.type == "cpu"
+        assert identical(adapter.to_value(one), adapter.to_value(other))

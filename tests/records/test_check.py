@@ -2,10 +2,12 @@
 
 import io
 import math
+import os
 
 import numpy as np
 import pytest
 
+import tensorbytes as tb
 from tensorbytes import dtypes, formats, opening, rows
 from tensorbytes.errors import LossError, SchemaError, TensorbytesError, UsageError
 from tensorbytes.formats.tfrecord.read.reader import open_records
@@ -285,3 +287,59 @@ def test_steps_of_shaped_rows_are_written_like_those_of_single_rows(kind, encodi
                 writer.write({"x": row})
         made.append(file.getvalue())
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("sidecar", [True, False])
+@pytest.mark.parametrize("lists", [None, ["a"]])
+def test_columns_that_are_saved_come_back_or_leave_nothing(tmp_path, sidecar, lists):
+    saved = 0
+    for what, column in COLUMNS.items():
+        home = tmp_path / str(len(os.listdir(tmp_path)))
+        home.mkdir()
+        try:
+            tb.save({"a": column}, home / "x.tfrecord", sidecar=sidecar, lists=lists, sync=False)
+        except LossError:
+            assert not list(home.iterdir()), what
+        else:
+            assert tb.equal(tb.load(home / "x.tfrecord", to="tensor"), {"a": column}), what
+            saved += 1
+    assert bool(saved) == (sidecar or lists is None)  # of feature lists, nothing tells what a step is
+
+
+@pytest.mark.parametrize(
+    ("column", "schema"),
+    [
+        (np.ones((2, 3), np.int64), {"a": ("int64", [None])}),
+        (ragged(tensor("int64", 4), [0, 2, 4]), {"a": ("int64", [2])}),
+        (np.ones(2, np.int64), {"a": "int64", "b": {"dtype": "int64", "default": 7}}),
+        (np.ones(2, np.int64), {"a": "int64", "b": "int64"}),
+    ],
+)
+def test_a_schema_that_would_give_other_columns_is_refused_for_saving(tmp_path, column, schema):
+    with pytest.raises(LossError):
+        tb.save({"a": column}, tmp_path / "x.tfrecord", schema=schema)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_needs_its_schema_is_not_saved_where_none_is_kept(tmp_path):
+    file = io.BytesIO()
+    with pytest.raises(LossError, match="needs its schema to be read, which nothing will tell"):
+        tb.save({"a": np.ones(2, np.int32)}, file, "tfrecord")
+    assert not file.getvalue()
+    tb.save({"a": np.arange(2), "b": np.ones((2, 3), np.float32)}, file, "tfrecord")
+    file.seek(0)
+    assert tb.equal(tb.load(file), {"a": np.arange(2), "b": np.ones((2, 3), np.float32)})
+    path = tmp_path / "x.tfrecord"
+    tb.save({"a": np.array(["old"])}, path)
+    with pytest.raises(LossError, match="tells another one"):  # it would be read as text
+        tb.save({"a": np.array([b"new"])}, path, sidecar=False)
+    assert tb.load(path)["a"].tolist() == ["old"]
+
+
+def test_columns_that_are_refused_leave_what_a_url_holds():
+    pytest.importorskip("fsspec")
+    url = "memory://columns/x.tfrecord"
+    tb.save({"a": np.arange(2)}, url)
+    with pytest.raises(LossError):
+        tb.save({"a": np.array(["2020-01-01"], "M8[D]")}, url)
+    assert tb.load(url)["a"].tolist() == [0, 1]

@@ -247,6 +247,24 @@ def test_what_is_not_columns_is_not_saved_as_rows(tmp_path, wrong):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_mapping_that_has_a_key_twice_is_refused():
+    class Multiple(dict):
+        def items(self):
+            return [("a", np.ones(1)), ("a", np.zeros(1))]
+
+    for format in ("tb", "safetensors", "npz"):
+        with pytest.raises(tb.errors.UnsupportedError, match="has a key twice"):
+            tb.dumps({"inside": Multiple(a=1)}, format)
+
+
+@pytest.mark.parametrize("scalar", [np.bytes_(b"x\0"), np.str_("x\0"), np.bytes_(b"\0")])
+def test_zeros_at_the_end_of_a_scalar_are_not_dropped_in_silence(scalar):
+    with pytest.raises(tb.errors.UnsupportedError, match="NumPy drops the zeros at the end"):
+        tb.dumps({"a": scalar})
+    plain = str(scalar) if isinstance(scalar, str) else bytes(scalar)
+    assert tb.loads(tb.dumps({"a": plain})) == {"a": plain}
+
+
 def test_metadata_of_columns_is_not_dropped_in_silence(tmp_path):
     path = tmp_path / "x.tfrecord"
     column = tb.Tensor("int64", (2,), bytes(16), meta={"unit": "m"})

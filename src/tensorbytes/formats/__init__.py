@@ -10,10 +10,11 @@ import contextlib
 import importlib
 import io
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from types import MappingProxyType, NoneType
+from types import MappingProxyType, ModuleType, NoneType
 from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args
 
 from tensorbytes import plugins
@@ -24,6 +25,7 @@ from tensorbytes.errors import (
     Limits,
     LossError,
     MissingDependencyError,
+    PluginWarning,
     UnsupportedError,
     UsageError,
     nearest,
@@ -333,14 +335,22 @@ def get(name: str) -> Format:
         raise unknown("format", name, BUILTIN)
     row = BUILTIN[name]
     try:
-        found: Format = importlib.import_module(row.module).FORMAT
+        module = importlib.import_module(row.module)
     except ModuleNotFoundError as error:
         if not row.extra:
             raise
         raise MissingDependencyError(f"format {name!r}", row.extra) from error
+    return _checked(name, module)
+
+
+def _checked(name: str, module: ModuleType) -> Format:
+    """The format of a module, if it is the one of this name, for this version of the contract."""
+    found = getattr(module, "FORMAT", None)
+    if not isinstance(found, Format):
+        raise UsageError(f"the module {module.__name__} has no object FORMAT that is a Format")
     if (found.name, found.api) != (name, API):
         raise UsageError(
-            f"the module {row.module} does not have the format {name!r}",
+            f"the module {module.__name__} does not have the format {name!r}",
             expected=f"{name!r}, for version {API} of the contract",
             got=f"{found.name!r}, for version {found.api}",
         )
@@ -362,7 +372,12 @@ def register(name: str, module: str, extra: str = "", claims: tuple[str, ...] = 
 @cache
 def find_plugins() -> list[str]:
     """The formats of other packages that are installed; from now on they are in the table."""
-    return plugins.take_in(ENTRY_POINTS, BUILTIN, lambda name, module: register(name, module.__name__))
+
+    def add(name: str, module: ModuleType) -> None:
+        _checked(name, module)
+        register(name, module.__name__)
+
+    return plugins.take_in(ENTRY_POINTS, BUILTIN, add)
 
 
 def writable() -> list[str]:
@@ -399,15 +414,28 @@ def _claimed_suffixes() -> tuple[str, ...]:
     return tuple(suffix for row in BUILTIN.values() for suffix in row.claims)
 
 
+def _sureness(name: str, head: bytes, size: int) -> float:
+    """What a format's `sniff` says; one of another package that fails keeps nobody from their files."""
+    chosen = get(name)
+    try:
+        return float(chosen.sniff(head, size))
+    except Exception as error:
+        if type(chosen).__module__.startswith("tensorbytes."):
+            raise
+        what = f"{name!r} was not asked about a file, since its sniff fails: {type(error).__name__}: {error}"
+        warnings.warn(what, PluginWarning, stacklevel=2)
+        return 0
+
+
 def sniff(head: bytes, size: int, path: str = "") -> str | None:
     """The format that the first bytes look like."""
     found: dict[str, float] = {}
     for names in _names_in_turn():
         for name in names:
-            sure = get(name).sniff(head, size)
+            sure = _sureness(name, head, size)
             if sure >= SURE:
                 return name
-            if sure:
+            if sure > 0:
                 found[name] = sure
         if found:
             break

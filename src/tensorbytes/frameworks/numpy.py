@@ -24,6 +24,11 @@ NUMPY_LACKS = frozenset(row.name for row in dtypes.DTYPES.values() if row.numpy 
 
 def to_value(x: Any) -> Value:
     if isinstance(x, np.generic):
+        if isinstance(x, str | bytes) and x and not ord(x[-1:]):
+            plain = "str" if isinstance(x, str) else "bytes"
+            raise UnsupportedError(
+                f"NumPy drops the zeros at the end of a {type(x).__name__}", hints=[Hint(purpose=f"pass {plain}(x)")]
+            )
         x = np.asarray(x)
     if isinstance(x, np.ma.MaskedArray):
         raise UnsupportedError(

@@ -50,14 +50,23 @@ _MEMORY_FORMATS = {"channels_last": (4, torch.channels_last), "channels_last_3d"
 
 def to_value(x: Any) -> Value:
     if isinstance(x, torch.Tensor):
-        if type(x) in _PLAIN and (tensor := _as_it_is(x)) is not None:
-            return tensor
-        if x.device.type == "meta":
-            raise UnsupportedError(f"a tensor on the 'meta' device {tuple(x.shape)} has no data to store")
-        if x.is_nested:
-            return with_origin(_nested(x), _describe(x))
-        if type(x) in _PLAIN:
-            return with_origin(_by_layout(x.detach()), _describe(x))
+        try:
+            if torch._is_functional_tensor(x):  # torch gives memory for these, but not theirs
+                raise RuntimeError("it stands for values elsewhere")
+            if type(x) in _PLAIN and (tensor := _as_it_is(x)) is not None:
+                return tensor
+            if x.device.type == "meta":
+                raise UnsupportedError(f"a tensor on the 'meta' device {tuple(x.shape)} has no data to store")
+            if x.is_nested:
+                return with_origin(_nested(x), _describe(x))
+            if type(x) in _PLAIN:
+                return with_origin(_by_layout(x.detach()), _describe(x))
+        except RuntimeError as error:  # inside of a transform, such as vmap
+            reason = str(error).partition("\n")[0][:200]
+            raise UnsupportedError(
+                f"torch does not give the values of a tensor: {reason}",
+                hints=[Hint(purpose="store what a transform returns, not what is inside of it")],
+            ) from error
     if isinstance(x, torch.nn.Module):
         raise UnsupportedError(
             f"{type(x).__module__}.{type(x).__qualname__} is a module", hints=[Hint(purpose="save model.state_dict()")]
@@ -153,7 +162,7 @@ def _check_storage(x: torch.Tensor) -> None:
 
 def _flat_bytes(x: torch.Tensor) -> Array:
     if x._is_zerotensor():  # torch keeps the zeros of some gradients without memory
-        x = torch.zeros(x.shape, dtype=x.dtype)
+        x = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     _check_storage(x)
     conjugate, negative = x.is_conj(), x.is_neg()
     if negative and x.dtype not in _SIGNED:
@@ -277,7 +286,8 @@ def _tensor(value: Tensor) -> torch.Tensor:
         return _quantized(value, flat.view(f"{signed}{row.itemsize}"), shape)
     dtype: torch.dtype = getattr(torch, row.torch)
     standin = _INTEGERS.get(dtype.itemsize, dtype)
-    made = (torch.from_numpy(flat).view(standin) if flat.size else torch.empty(0, dtype=standin)).reshape(shape)
+    made = torch.from_numpy(flat).view(standin) if flat.size else torch.empty(0, dtype=standin, device="cpu")
+    made = made.reshape(shape)
     rank, memory_format = _MEMORY_FORMATS.get(value.origin.get("memory_format", ""), (-1, None))
     return (made.contiguous(memory_format=memory_format) if rank == len(shape) else made).view(dtype)
 
@@ -294,7 +304,8 @@ def _quantized(value: Tensor, integers: Array, shape: tuple[int, ...]) -> torch.
         warnings.simplefilter("ignore", UserWarning)  # quantized dtypes are deprecated, but files hold them
         try:
             if isinstance(scale, list):
-                scales, zeros = torch.tensor(scale, dtype=torch.float64), torch.tensor(zero, dtype=torch.int64)
+                scales = torch.tensor(scale, dtype=torch.float64, device="cpu")
+                zeros = torch.tensor(zero, dtype=torch.int64, device="cpu")
                 made: torch.Tensor = torch._make_per_channel_quantized_tensor(ints, scales, zeros, axis)
             else:
                 made = torch._make_per_tensor_quantized_tensor(ints, scale, zero)
@@ -351,10 +362,10 @@ def _sparse(value: Sparse) -> torch.Tensor:
             indices = torch.from_numpy(np.ascontiguousarray(value.parts[0].T, np.int64))
             coalesced = True if value.origin.get("torch.coalesced") == "true" else None
             return torch.sparse_coo_tensor(
-                indices, values, value.shape, is_coalesced=coalesced, check_invariants=bool(coalesced)
+                indices, values, value.shape, device="cpu", is_coalesced=coalesced, check_invariants=bool(coalesced)
             )
         layout = {name: layout for layout, (name, *_) in _COMPRESSED.items()}[value.layout]
         pointers, inner = (torch.from_numpy(part.copy()) for part in value.parts)
         return torch.sparse_compressed_tensor(
-            pointers, inner, values, value.shape, layout=layout, check_invariants=True
+            pointers, inner, values, value.shape, layout=layout, device="cpu", check_invariants=True
         )

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tensorbytes.errors import Hint, SchemaError, UsageError
@@ -15,7 +16,7 @@ from tensorbytes.formats._opened import Created, Opened, as_loss
 from tensorbytes.formats.tfrecord.opened import OpenedRecords
 from tensorbytes.formats.tfrecord.schema import Schema, load_beside, sidecar_path
 from tensorbytes.formats.tfrecord.write import sidecar
-from tensorbytes.formats.tfrecord.write.check import check
+from tensorbytes.formats.tfrecord.write.check import check, check_whole
 from tensorbytes.formats.tfrecord.write.sink import Sink, SinkSet
 from tensorbytes.formats.tfrecord.write.writer import RecordWriter
 from tensorbytes.io import storage
@@ -40,7 +41,16 @@ class CreatedRecords(Created):
         self._target, self._shards = target, shards
         self._schema = None if options.get("schema") is None else Schema.of(options["schema"])
         self._lists = options.get("lists")
-        self._writer = RecordWriter(target, shards=shards, sync=sync, **options)
+        self._described = options.get("sidecar", True)
+        self._open = partial(RecordWriter, target, shards=shards, sync=sync, **options)
+        # Opening a URL may empty what is there, which something that is refused must not do.
+        self._opened: RecordWriter | None = None if storage.is_url(target) else self._open()
+
+    @property
+    def _writer(self) -> RecordWriter:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
 
     def check(self, columns: Mapping[str, Value]) -> None:
         """What a writer can't take, or would give back as something else, is a loss of the column."""
@@ -55,6 +65,20 @@ class CreatedRecords(Created):
         table = table.with_mask_columns(rows_as_well=False).with_level_columns()
         self._writer.note_origin(table.origin)
         return table._replace(columns={name: _without_unit(value) for name, value in table.columns.items()})
+
+    def check_table(self, table: Table) -> None:
+        self.check(table.columns)
+        with as_loss():
+            check_whole(table.columns, self._schema, self._lists, self._schema_for_readers)
+
+    def _schema_for_readers(self, written: Schema) -> Schema | None:
+        """What readers will take for the schema of records of this one; None: nothing tells them."""
+        places = sidecar.places(self._target)
+        if not self._described:  # one that is there already stays
+            return next((found for place in places if (found := load_beside(place.path)) is not None), None)
+        if any(place.shared for place in places):
+            return sidecar.merged(written, sidecar.load(places))
+        return written if places else None
 
     def add(self, item: Document | Table) -> None:
         if isinstance(item, Document):
@@ -73,7 +97,8 @@ class CreatedRecords(Created):
         return [shard_path(str(self._target), index, self._shards) for index in range(self._shards)]
 
     def abort(self) -> None:
-        self._writer.abort()
+        if self._opened is not None:
+            self._opened.abort()
 
 
 def _without_unit(value: Value) -> Value:

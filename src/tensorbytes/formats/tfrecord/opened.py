@@ -149,11 +149,11 @@ class OpenedRecords(Opened):
         return Leaf(Deferred(kind, dtype, (count, *feature.shape), fetch, 0, apart), (("key", name),))
 
     def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
-        """Tables, where some columns were masks or lengths of others when they were written, with these in their place."""
+        """Tables; columns that were masks or lengths of others when they were written are these again."""
         self.check_rows()
         try:
             owners = rows.owners(self.records.schema.origin)
-            wanted = None if takes is None else lambda name: takes(owners.get(name, name))
+            wanted = None if takes is None else lambda name: takes(owners.get(str(name), str(name)))
             for table in self._stored_tables(size, wanted):
                 yield table.with_levels().with_masks()
         except InvalidValueError as error:

@@ -11,19 +11,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from tensorbytes import dtypes, quantization, rows
-from tensorbytes.errors import LossError
+from tensorbytes.errors import USE_TB, Hint, LossError
 from tensorbytes.formats import _tensorproto
 from tensorbytes.formats.tfrecord.read import stored
 from tensorbytes.formats.tfrecord.read.decode import Plan
-from tensorbytes.formats.tfrecord.schema import Feature, Schema
+from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema
 from tensorbytes.formats.tfrecord.write import batch, encode, guess
 from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, too_large
-from tensorbytes.formats.tfrecord.write.batch import Arrays
+from tensorbytes.formats.tfrecord.write.batch import Arrays, Given
 from tensorbytes.formats.tfrecord.write.encode import STRINGS
 from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, refusals_of
 from tensorbytes.rows import Table
@@ -36,6 +37,80 @@ def check(columns: Mapping[str, Value], schema: Schema | None, lists: Iterable[s
         _check(columns, schema, lists)
     except Fault as fault:
         raise fault.of(fault.row) from None
+
+
+def check_whole(
+    columns: Mapping[str, Value],
+    schema: Schema | None,
+    lists: Iterable[str] | None,
+    readers: Callable[[Schema], Schema | None],
+) -> None:
+    """Raise LossError where these columns, which `check` has passed, are all of a file and others would be read.
+
+    `readers` tells the schema that is read with records of some schema.
+    """
+    values = {name: batch.given(column) for name, column in columns.items()}
+    if not batch.count_rows(values):
+        raise LossError("records tell their columns, and there is no row", feature="rows", hints=[USE_TB])
+    written = Growth(None, lists).fitted(None, values, guess.of_batch) if schema is None else schema
+    for name, (is_list, _, feature) in written.columns.items():
+        if name not in values:
+            raise LossError(
+                f"the schema has a feature {name!r}, which would be read as one more column",
+                feature="column",
+                tensor=name,
+                hints=[Hint(purpose="leave it out")],
+            )
+        if _form(values[name]) != _form_read(feature, is_list):
+            raise LossError(
+                f"the rows of {name!r} would come back in another form: dense, ragged by int64, of other levels",
+                feature="column",
+                tensor=name,
+                hints=[USE_TB],
+            )
+    read = readers(written)
+    found = _inferred(written, values) if read is None else read.columns
+    for name in sorted(found.keys() | written.columns.keys()):
+        if found.get(name) != written.columns.get(name):
+            which = "which nothing will tell" if read is None else "and the schema beside the file tells another one"
+            raise LossError(
+                f"{name!r} needs its schema to be read, {which}",
+                feature="column",
+                tensor=name,
+                hints=[Hint(purpose="save to a path, with sidecar=True"), USE_TB],
+            )
+
+
+def _form(value: Given) -> str:
+    if not isinstance(value, Ragged):
+        return "dense"
+    form = f"ragged in {len(value.splits)}" if value.shapes is None else "shapes"
+    return form if all(level.dtype == np.int64 for level in value.splits) else f"{form}, by other integers"
+
+
+def _form_read(feature: Feature, is_list: bool) -> str:
+    """How a reader gives the rows of a feature."""
+    if is_list:
+        return "ragged in 1" if None not in feature.shape else "ragged in 2"
+    if None not in feature.shape:
+        return "dense"
+    return "ragged in 1" if len(feature.shape) == 1 else "shapes"
+
+
+def _inferred(written: Schema, values: Mapping[str, Given]) -> dict[str, ColumnFeature]:
+    """What readers find out by themselves; see read/infer.py."""
+    found = {}
+    for name, (is_list, key, feature) in written.columns.items():
+        value = values[name]
+        flat = feature.encoding == "flat" and not is_list
+        assert not isinstance(value, list)
+        # The first two rows must show that lengths differ: more may not be looked at.
+        lengths = np.diff(value.splits[0][:3]).tolist() if isinstance(value, Ragged) else [math.prod(value.shape[1:])]
+        count = lengths[0] if len(set(lengths)) == 1 else 0
+        dtype = {"float": "float32"}.get(feature.kind, feature.kind)
+        shape: tuple[int | None, ...] = () if count == 1 or not flat else (count or None,)
+        found[name] = ColumnFeature(False, key, Feature(dtype, shape))
+    return found
 
 
 def _check(columns: Mapping[str, Value], schema: Schema | None, lists: Iterable[str] | None) -> None:
