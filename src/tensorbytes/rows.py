@@ -285,10 +285,13 @@ def _no_columns(got: str, tensor: str | None = None) -> LossError:
 
 
 def rebatch(tables: Iterator[Table], size: int) -> Iterator[Table]:
-    """The same rows, `size` in each table but the last."""
+    """The same rows, `size` in each table but the last; where there are none, a table without rows, if there is one."""
     waiting: list[Table] = []
-    have = 0
+    have = total = 0
+    first: Table | None = None
     for table in tables:
+        first = table if first is None else first
+        total += table.rows
         start = 0
         while table.rows - start >= size - have:
             stop = start + size - have
@@ -299,6 +302,8 @@ def rebatch(tables: Iterator[Table], size: int) -> Iterator[Table]:
             have += table.rows - start
     if waiting:
         yield join_tables(waiting)
+    elif first is not None and not total:
+        yield first
 
 
 def join_tables(tables: list[Table]) -> Table:
@@ -353,18 +358,20 @@ def _row_sizes(value: Value, rows: int) -> Array | int:
     return 0
 
 
-def fill_missing(value: Value, present: Array) -> Value:
-    """A column of rows with one element or none as a column of elements, zeros or empty strings where there is none."""
+def fill_missing(value: Value, present: Array, shape: tuple[int | None, ...] = ()) -> Value:
+    """A column of rows of one shape, or none, as a dense one: zeros or empty strings where there is none."""
     assert isinstance(value, Ragged)
+    inner = tuple(size or 0 for size in shape)
+    rows, each = (len(value), *inner), math.prod(inner)
     if isinstance(value.values, Tensor):
-        size = dtypes.get(value.values.dtype).itemsize
+        size = dtypes.get(value.values.dtype).itemsize * each
         room = np.zeros((len(value), size), np.uint8)
-        room[present] = np.frombuffer(value.values.data, np.uint8).reshape(-1, size)
-        return Tensor(value.values.dtype, (len(value),), room.reshape(-1), None, value.meta, value.origin)
+        room[present] = np.frombuffer(value.values.data, np.uint8).reshape(-1, size) if size else 0
+        return Tensor(value.values.dtype, rows, room.reshape(-1), None, value.meta, value.origin)
     assert isinstance(value.values, Strings)
-    lengths = np.zeros(len(value), np.int64)
-    lengths[present] = np.diff(value.values.offsets)
-    return Strings((len(value),), _offsets([lengths]), value.values.data, value.values.encoding)
+    lengths = np.zeros((len(value), each), np.int64)
+    lengths[present] = np.diff(value.values.offsets).reshape(-1, each) if each else 0
+    return Strings(rows, _offsets([lengths.reshape(-1)]), value.values.data, value.values.encoding)
 
 
 def count(value: Value) -> int | None:

@@ -318,11 +318,13 @@ class _Job:
             )
         target = self._target(stack, shards)
         try:
+            some = False
             for item in source():
                 target.add(item)
+                some = True
                 if progress is not None:
                     progress(target.rows)
-            if not target.rows:
+            if not some or (not target.rows and not formats.get(self.format).documents):
                 raise UsageError("it holds no rows", path=self.source.path)
             self.selection.check_used(self.source.path)
             if isinstance(target, RowTarget):

@@ -19,6 +19,9 @@ from tensorbytes.rows import Column, Table, join_masks
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf
 
+# Of a value's origin, what columns keep: the schema of a table tells it, too.
+_OF_COLUMNS = frozenset({"numpy.dtype", "timezone"})
+
 
 def row_losses(document: Document) -> list[Loss]:
     """What is lost when a document becomes a row, or its arrays become columns: all but names and tensors."""
@@ -32,7 +35,7 @@ def row_losses(document: Document) -> list[Loss]:
         if leaf.kind not in ("", "numpy"):
             losses.append(Loss(leaf.name, "kind", f"that it was a Python {leaf.kind}"))
         value = leaf.value
-        own = {key: text for key, text in value.origin.items() if key not in ADVISORY and key != "numpy.dtype"}
+        own = {key: text for key, text in value.origin.items() if key not in ADVISORY | _OF_COLUMNS}
         losses += [Loss(leaf.name, "meta", f"metadata {key}={text!r}") for key, text in {**own, **value.meta}.items()]
     return losses
 

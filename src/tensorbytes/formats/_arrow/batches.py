@@ -21,6 +21,7 @@ from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
+from tensorbytes.formats._arrow.ipc import empty
 from tensorbytes.formats._arrow.schemas import schema_origin
 from tensorbytes.formats._arrow.table import ColumnReader, StoredTable
 from tensorbytes.formats._arrow.write import arrow
@@ -111,7 +112,8 @@ class BatchWriter:
         self._schema = table.schema
         if self._kind == "parquet":
             arrow_parquet.group_rows(table, self._group_rows)
-            self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
+            with arrow_parquet.refusing_types():
+                self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
         else:
             self._writer = arrow_ipc.writer(self._sink, self._schema, self._stream, self._compression)
 
@@ -152,7 +154,8 @@ class BatchWriter:
             self._pending[-1] = _copied(self._pending[-1])
 
     def _put(self, table: Any) -> None:
-        self._writer.write_table(table, row_group_size=arrow_parquet.group_rows(table, self._group_rows))
+        with arrow_parquet.refusing_types():
+            self._writer.write_table(table, row_group_size=arrow_parquet.group_rows(table, self._group_rows))
 
     def _drain(self) -> None:
         storage.write_pieces(self._file, self._sink.take())
@@ -198,6 +201,11 @@ class BatchWriter:
 
 def _copied(table: Any) -> Any:
     pa = arrow()
+    if any("dictionary<" in str(field.type) for field in table.schema):  # which are messages of their own
+        room = pa.BufferOutputStream()
+        with pa.ipc.new_stream(room, table.schema) as writer:
+            writer.write_table(table)
+        return pa.ipc.open_stream(room.getvalue()).read_all()
     batches = [pa.ipc.read_record_batch(batch.serialize(), table.schema) for batch in table.to_batches()]
     return pa.Table.from_batches(batches, table.schema)
 
@@ -333,7 +341,8 @@ def read_batches(
         raise UsageError(f"batches of {rows!r} rows: expected a whole number, 1 or more")
     budget = Budget(limits)
     opened = _opened(source, budget)
-    return map(_without_masks, _batches(opened, _chosen(opened, columns), rows, budget))
+    tables = _batches(opened, _chosen(opened, columns), rows, budget)
+    return (_without_masks(table) for table in tables if table.rows)
 
 
 def _without_masks(table: Table) -> dict[str, Value]:
@@ -387,7 +396,7 @@ def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budg
         while have >= rows:
             yield _taken(pending, chosen, rows, budget.renewed(stored.size))._replace(origin=origin)
             have -= rows
-    if have:
+    if have or not sum(stored.lengths):  # a table without rows has columns all the same
         yield _taken(pending, chosen, have, budget.renewed(stored.size))._replace(origin=origin)
 
 
@@ -406,6 +415,8 @@ def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: B
             if len(array):
                 arrays.append(array)
             want -= len(array)
+        if not arrays:
+            arrays = [empty(reader.stored.schema.field(reader.number).type)]
         found, missing = reader.read_with_masks(arrays, budget)
         batch[reader.name] = with_origin(with_meta(found, meta=meta), origin)
         if reader.keys:

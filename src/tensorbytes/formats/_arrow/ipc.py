@@ -79,7 +79,7 @@ class Ipc(StoredTable):
         pa = arrow()
         claims = arrow_flat.batches(data)
         arrow_flat.check_claims(claims, len(data), budget, lazy)
-        self.size = len(data)
+        self.size, self._claims = len(data), claims
         self.at_hand = not any(batch.compressed for batch in claims)
         self.lengths = [batch.rows for batch in claims]
         self._is_file = bytes(data[:6]) == arrow_flat.MAGIC
@@ -96,7 +96,14 @@ class Ipc(StoredTable):
                     raise CorruptError("record batches of other lengths than their messages say", at=0)
 
     def has_nulls(self, number: int) -> bool | None:
-        return None if self._batches is None else any(any_null(batch.column(number)) for batch in self._batches)
+        if self._batches is not None:
+            return any(any_null(batch.column(number)) for batch in self._batches)
+        kinds = [field.type for field in self.schema]
+        if any(map(arrow().types.is_dictionary, kinds)):  # whose words may be null, elsewhere
+            return None
+        start = sum(map(_count_arrays, kinds[:number]))
+        stop = start + _count_arrays(kinds[number])
+        return any(any(batch.nulls[start:stop]) or len(batch.nulls) < stop for batch in self._claims)
 
     def _open(self, number: int | None) -> Any:
         pa = arrow()
@@ -118,6 +125,12 @@ class Ipc(StoredTable):
         if self._is_file:
             return [reader.get_batch(n).column(0) for n in range(first, last)]
         return [batch.column(0) for n, batch in enumerate(reader) if first <= n < last]
+
+
+def _count_arrays(kind: Any) -> int:
+    """How many arrays make one of a type: its own, and those of its children."""
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    return 1 + sum(_count_arrays(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def empty(kind: Any) -> Any:

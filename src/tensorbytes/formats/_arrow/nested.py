@@ -649,9 +649,21 @@ def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int) -> An
     pa = arrow()
     types = pa.types
     if types.is_fixed_size_binary(kind):
-        if (np.diff(elements.offsets) != kind.byte_width).any():
-            raise LossError(f"bytes of another length than {kind}", feature="type")
-        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(elements.data)])
+        lengths = np.diff(elements.offsets)
+        there = lengths == kind.byte_width
+        data: Any = elements.data
+        if not there.all():
+            flags = (
+                np.ones(count, bool)
+                if valid is None
+                else np.unpackbits(np.frombuffer(valid, np.uint8), count=count, bitorder="little").view(bool)
+            )
+            if (flags & ~there).any() or lengths[~there].any():
+                raise LossError(f"bytes of another length than {kind}", feature="type")
+            whole = np.zeros((count, kind.byte_width), np.uint8)
+            whole[there] = np.frombuffer(data, np.uint8).reshape(-1, kind.byte_width)
+            data = whole
+        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(bytes_view(data))])
     text = types.is_decimal(kind) or "string" in str(kind)
     if text != (elements.encoding == "utf-8"):
         raise LossError(f"{elements.encoding} strings for {kind}", feature="type")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import USE_TB, CorruptError, LossError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
 from tensorbytes.formats._arrow.table import StoredTable, refusing
@@ -39,6 +40,15 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
     )
 
 
+@contextlib.contextmanager
+def refusing_types() -> Iterator[None]:
+    """What pyarrow says of types that Parquet has no place for, as a loss."""
+    try:
+        yield
+    except (arrow().ArrowNotImplementedError, arrow().ArrowInvalid) as error:
+        raise LossError(f"Parquet can't hold this: {str(error)[:200]}", feature="type", hints=[USE_TB]) from None
+
+
 def _repeats(kind: Any) -> bool:
     types = arrow().types
     return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
@@ -61,7 +71,7 @@ def check_group_rows(rows: Any) -> None:
 def encode(table: Any, compression: str | None, rows: int) -> Iterator[Any]:
     """The bytes of a table, one row group after the other."""
     sink = Pieces()
-    with writer(sink, table.schema, compression) as file:
+    with refusing_types(), writer(sink, table.schema, compression) as file:
         for start in range(0, table.num_rows, rows):
             file.write_table(table.slice(start, rows), row_group_size=rows)
             yield from sink.take()

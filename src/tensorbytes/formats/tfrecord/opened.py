@@ -154,7 +154,12 @@ class OpenedRecords(Opened):
         try:
             owners = rows.owners(self.records.schema.origin)
             wanted = None if takes is None else lambda name: takes(owners.get(str(name), str(name)))
+            shapes = {name: feature.shape for name, feature in self.records.schema.items() if feature.optional}
             for table in self._stored_tables(size, wanted):
+                for name, present in table.present.items():
+                    column, shape = table.columns[name], shapes.get(name, ())
+                    if isinstance(column, Ragged) and shape and None not in shape:
+                        table.columns[name] = rows.fill_missing(column, present, shape)
                 yield table.with_levels().with_masks()
         except InvalidValueError as error:
             raise SchemaError(error.fault, path=self.path) from None
