@@ -7,9 +7,9 @@ has no place for is in field metadata, under the key "tensorbytes", as JSON. Eve
 comes back exactly, and other software sees plain columns.
 
 Reading takes tables of other origin as well: numbers, bools, dates and times, strings,
-lists, fixed-size lists, tensors, dictionaries, in any number of batches. It refuses
-nulls, and types that are not tensors, by name. Buffers that are not compressed are views
-of the input.
+lists, fixed-size lists, tensors, dictionaries, in any number of batches, and whatever else
+Arrow has, nulls included, as flat columns and masks (_arrow/nested.py). Buffers that are not
+compressed are views of the input.
 
 Options for writing: `rows` ("auto", True or False), `stream` (True for an IPC stream),
 `compression` (None, "lz4", "zstd"), `shapes` (True adds a column <name>.shape to each
