@@ -23,6 +23,7 @@ changed afterwards.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import operator
@@ -41,7 +42,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 ENCODINGS = ("bytes", "utf-8")
 LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "dia")
 _PORTION = 1 << 16  # strings that become Python objects at a time
-_MOST_SHOWN, _MOST_LETTERS = 6, 24  # of a repr: values, and letters of each string
+_MOST_SHOWN, _MOST_LETTERS, _MOST_META = 6, 24, 80  # of a repr: values, letters of each string and of metadata
 
 
 class InvalidValueError(TensorbytesError, ValueError):
@@ -100,7 +101,21 @@ class InMemory(Displayed):
         raise UnsupportedError(f"a {what} value has no slices here", hints=[Hint(purpose="load() reads all of it")])
 
 
-class Indexed(InMemory):
+class Columnar(InMemory):
+    """A value whose first axis is rows: others take it as a column, by Arrow's own interface."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """An Arrow array with an item for each row: pyarrow.chunked_array, polars.Series."""
+        len(self)  # which a single value has not
+        return importlib.import_module("tensorbytes.formats._arrow.write").stream(self, requested_schema)
+
+
+class Indexed(Columnar):
     """A value that is an array: its first axis is what len() counts and what is iterated over."""
 
     __slots__ = ()
@@ -330,11 +345,8 @@ class Strings(Indexed):
         return out.reshape(self.shape)
 
 
-Sequence.register(Strings)
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Ragged(InMemory):
+class Ragged(Columnar):
     """Rows of different lengths.
 
     With `splits` alone, row i of a level is the values (or rows of the next level)
@@ -666,7 +678,9 @@ def _shown(value: Tensor | Strings) -> str:
 
 def _about(value: Tensor | Strings | Ragged | Sparse) -> str:
     """Name and metadata, for a repr."""
-    return "".join(f", {key}={getattr(value, key)!r}" for key in ("name", "meta") if getattr(value, key))
+    meta = repr(dict(value.meta))
+    meta = meta if len(meta) <= _MOST_META else f"{meta[:_MOST_META]}..."
+    return f", name={value.name!r}" * (value.name is not None) + f", meta={meta}" * bool(value.meta)
 
 
 def _filler(value: Any, dtype: np.dtype[Any]) -> Any:
