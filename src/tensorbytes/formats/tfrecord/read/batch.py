@@ -13,7 +13,7 @@ from tensorbytes import frameworks
 from tensorbytes.errors import Hint, MissingDependencyError, MissingNameError, UnsupportedError, UsageError, nearest
 from tensorbytes.formats.tfrecord.schema import Feature
 from tensorbytes.notebook import Displayed
-from tensorbytes.tensor import Array, Ragged, Sparse, Tensor, Value
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 
 _MOST_NAMED = 8
 
@@ -87,7 +87,7 @@ class Batch(UserDict[str, Any], Displayed):
         made = {}
         for name, column in self.data.items():
             feature, in_lists = self._features.get(name, (None, False))
-            cells = _cells(name, column, None if in_lists else feature, self.present.get(name))
+            cells = _cells(name, column, feature, None if in_lists else self.present.get(name))
             text = isinstance(cells, list) and all(isinstance(cell, str) for cell in cells)
             made[name] = cells if isinstance(cells, np.ndarray) or text else pandas.Series(cells, dtype=object)
         return pandas.DataFrame(made, index=pandas.RangeIndex(self.records))
@@ -142,10 +142,19 @@ def _cells(name: str, column: Any, feature: Feature | None, present: Array | Non
         return value if value.ndim == 1 and value.dtype.kind in "biufc" else list(value)
     if isinstance(value, Sparse):
         raise UnsupportedError(f"column {name!r} is sparse, which is not cells of a DataFrame", tensor=name)
+    if feature is not None and feature.dtype == "text":  # TensorFlow's strings don't tell
+        value = _as_text(value)
     cells: list[Any] = value.to_list() if isinstance(value, Ragged) else value.tolist()
-    if feature is None or not feature.optional or feature.default is not None:
+    if feature is None or present is None or feature.default is not None:
         return cells
-    there = [True] * len(cells) if present is None else present.tolist()
     if feature.shape == () and isinstance(value, Ragged) and len(value.splits) == 1:
         return [row[0] if row else None for row in cells]
-    return [row if has else None for row, has in zip(cells, there, strict=True)]
+    return [row if has else None for row, has in zip(cells, present.tolist(), strict=True)]
+
+
+def _as_text(value: Strings | Ragged) -> Strings | Ragged:
+    strings = value if isinstance(value, Strings) else value.values
+    if not isinstance(strings, Strings) or strings.encoding == "utf-8":
+        return value
+    text = Strings(strings.shape, strings.offsets, strings.data, "utf-8")
+    return text if isinstance(value, Strings) else Ragged(text, value.splits, value.shapes)
