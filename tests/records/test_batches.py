@@ -12,7 +12,8 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes import open_records
-from tensorbytes.records import Batch, Feature
+from tensorbytes.formats.tfrecord.files.index import Index
+from tensorbytes.records import Batch, Feature, Records
 from tests.support.record_cases import by_hand, expected, numbered, plain_batches, rows_of, sequence, stream, write
 
 COUNT = 50
@@ -107,6 +108,8 @@ def test_batches_of_a_stream_are_read_once():
             return self.inner.readinto(room)
 
     assert len(list(open_records(Pipe()).batches(6))) == 4
+    with pytest.raises(tb.errors.UsageError):
+        len(open_records(Pipe()).batches(6))
     assert sum(batch.records for batch in open_records(Pipe()).batches(6)) == 20
 
 
@@ -119,12 +122,29 @@ def test_several_records_at_once_are_those_one_by_one(tmp_path):
         records.__getitems__([0, 40])
 
 
-def test_a_run_of_records_is_checked_like_each_of_them(tmp_path):
+def test_a_loader_decodes_the_records_of_a_batch_at_once(path, monkeypatch):
+    from torch.utils.data import DataLoader
+
+    asked = []
+    decode = Records._picked
+    monkeypatch.setattr(Records, "_picked", lambda self, numbers: asked.append(len(numbers)) or decode(self, numbers))
+    found = [number for batch in DataLoader(open_records(path, columns=["id"]), 20) for number in batch["id"].tolist()]
+    assert found == list(range(COUNT))
+    assert asked == [20, 20, 10]
+
+
+def test_a_run_of_records_is_checked_like_each_of_them(tmp_path, monkeypatch):
     file = tmp_path / "a"
     data = bytearray(by_hand(numbered(20)))
     file.write_bytes(data)
     records = open_records(file)
     assert len(records) == 20
+    one_by_one, check = [], Index._check
+    monkeypatch.setattr(Index, "_check", lambda *args: one_by_one.append(args[1]) or check(*args))
+    assert records[3:19]["i"].tolist() == list(range(3, 19))
+    assert one_by_one == []
+    assert records[[3, 5, 4, 9]]["i"].tolist() == [3, 5, 4, 9]
+    assert one_by_one == [3, 4, 5, 9], "there are others between them"
     data[len(data) // 2] ^= 1  # of the same size, in the same instant
     with open(file, "r+b") as out:
         out.write(data)
@@ -220,7 +240,11 @@ def test_records_keep_their_options_in_a_pickle(tmp_path):
     data = bytearray(by_hand(numbered(20)))
     data[len(data) // 2] ^= 1
     (tmp_path / "x").write_bytes(data)
-    records = pickle.loads(pickle.dumps(open_records(tmp_path / "x", on_corrupt="skip", to="tensor", threads=1)))
+    given = open_records(tmp_path / "x", on_corrupt="skip", to="tensor", threads=1, schema={"i": "int64"})
+    size = len(pickle.dumps(given))
+    assert len(given) == 20
+    assert len(pickle.dumps(given)) == size, "the index stays behind"
+    records = pickle.loads(pickle.dumps(given))
     with pytest.warns(tb.errors.DamageWarning):
         assert sum(batch.records for batch in records.batches(4)) == 19
     assert len(pickle.loads(pickle.dumps(records)).damages) == 1
