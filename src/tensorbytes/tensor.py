@@ -42,6 +42,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 ENCODINGS = ("bytes", "utf-8")
 LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "dia")
 _PORTION = 1 << 16  # strings that become Python objects at a time
+_TEXT_PIECE = 1 << 20  # bytes of text that are checked at a time
 _MOST_SHOWN, _MOST_LETTERS, _MOST_META = 6, 24, 80  # of a repr: values, letters of each string and of metadata
 
 
@@ -730,10 +731,20 @@ def _check_splits(splits: Array, count: int | None, total: int, what: str) -> No
 
 
 def _check_utf8(data: memoryview, offsets: Array) -> None:
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(f"text is not UTF-8: {error.reason} at byte {error.start}") from None
+    at = 0
+    while at < len(data):  # in pieces, so that checking takes no second copy of it all
+        end = min(at + _TEXT_PIECE, len(data))
+        for _ in range(3):
+            if end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+        try:
+            try:
+                str(data[at:end], "utf-8")
+            except UnicodeDecodeError:
+                str(data[at:], "utf-8")  # which tells the fault where a piece may end in it
+        except UnicodeDecodeError as error:
+            raise InvalidValueError(f"text is not UTF-8: {error.reason} at byte {at + error.start}") from None
+        at = end
     # Sound as a whole; each string is too if none starts inside a character.
     starts = offsets[:-1][offsets[:-1] < len(data)]
     firsts = np.frombuffer(data, np.uint8)[starts]

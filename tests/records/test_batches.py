@@ -181,9 +181,9 @@ def test_pickles_of_batches_hand_out_memory(tmp_path, to):
     def pickled(count):
         with tb.RecordWriter(tmp_path / f"{count}.tfrecord") as writer:
             columns = {"image": np.zeros((count, 100, 10), np.uint8), "number": np.arange(count)}
-            writer.write_batch(columns)
+            writer.write_batch(columns | {"text": ["abc"] * count})
         buffers = []
-        columns = ["image"] if to == "jax" else ["image", "number"]
+        columns = ["image", "text"] if to == "jax" else ["image", "number", "text"]
         batch = open_records(tmp_path / f"{count}.tfrecord", to=to, columns=columns).batches(count)[0]
         return batch, pickle.dumps(batch, 5, buffer_callback=buffers.append), buffers
 

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import hypothesis
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import strategies
 
 import tensorbytes as tb
-from tensorbytes import Ragged, Sparse, Strings, Tensor
+from tensorbytes import Ragged, Sparse, Strings, Tensor, tensor
 from tensorbytes.deferred import Deferred
 from tensorbytes.tensor import InvalidValueError, identical
 
@@ -178,6 +179,36 @@ def test_buffers_that_were_changed_are_validated():
     raw, buffers = pickled(TEXT)
     with pytest.raises(InvalidValueError, match="not UTF-8"):
         pickle.loads(raw, buffers=[b if b.raw().nbytes > 9 else b"\xff" * b.raw().nbytes for b in buffers])
+
+
+def test_text_is_checked_without_a_copy_of_it_all():
+    raw, buffers = pickled(Strings((1,), np.array([0, 16 << 20]), np.full(16 << 20, 97, np.uint8), "utf-8"))
+    tracemalloc.start()
+    try:
+        assert pickle.loads(raw, buffers=buffers).nbytes == 16 << 20
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@hypothesis.given(
+    strategies.one_of(
+        strategies.text("a\u00e4\u20ac\U0001f600", max_size=12).map(str.encode),
+        strategies.lists(strategies.sampled_from([0x61, 0x80, 0xBF, 0xC3, 0xE2, 0xF0, 0x9F, 0xFF]), max_size=12).map(
+            bytes
+        ),
+    )
+)
+def test_text_in_pieces_is_refused_where_all_of_it_would_be(raw):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensor, "_TEXT_PIECE", 4)
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            with pytest.raises(InvalidValueError, match=f"{error.reason} at byte {error.start}$"):
+                Strings((1,), np.array([0, len(raw)]), raw, "utf-8")
+        else:
+            assert Strings((1,), np.array([0, len(raw)]), raw, "utf-8")[0] == raw.decode()
 
 
 def test_a_deep_copy_has_memory_of_its_own():

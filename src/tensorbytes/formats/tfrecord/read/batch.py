@@ -104,9 +104,10 @@ class _Packed(NamedTuple):
 
 def _packed(column: Any) -> Any:
     """A column whose memory pickle's protocol 5 takes uncopied; as it is, if there is no such form."""
-    if type(column) is np.ndarray:
+    if type(column) is np.ndarray and column.dtype != object:
         return column if column.flags.forc else np.ascontiguousarray(column)
-    if frameworks.of(column) in (None, "neutral", "numpy", "protocol") or _in_torch_worker():
+    known = "text" if type(column) is np.ndarray else frameworks.of(column)
+    if known in (None, "neutral", "numpy", "protocol") or (known != "text" and _in_torch_worker()):
         return column
     try:
         return _Packed(frameworks.to_value(column))
