@@ -86,10 +86,19 @@ WAYS = {
 }
 VARIANTS = {
     "": lambda array: array,
-    "without nulls": lambda array: array.drop_null() if not pa.types.is_null(array.type) else array,
+    "without nulls": lambda array: _without_nulls(array),
     "empty": lambda array: array.slice(0, 0),
     "all null": lambda array: pa.nulls(3, array.type),
 }
+
+
+def _without_nulls(array):
+    if pa.types.is_null(array.type):
+        return array
+    try:
+        return array.drop_null()
+    except pa.ArrowNotImplementedError:
+        return pa.array([value for value in array.to_pylist() if value is not None], array.type)
 
 
 def write(array, path):
@@ -152,19 +161,19 @@ def travel(array, way, folder):
 
 
 def verdict(array, way):
-    """How the variants of an array fare."""
-    found = set()
-    for change in VARIANTS.values():
+    """How the variants of an array fare; what all have in common is said once."""
+    found = {}
+    for name, change in VARIANTS.items():
         with tempfile.TemporaryDirectory() as folder:
+            made = change(array)
             try:
-                made = change(array)
-                if way == "Parquet":
-                    write(made, os.path.join(folder, "theirs.parquet"))
-            except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-                found.add("pyarrow can't")
-                continue
-            found.add(travel(made, way, folder).partition(":")[0])
-    return ", ".join(sorted(found))
+                write(made, os.path.join(folder, "theirs.parquet" if way == "Parquet" else "theirs.arrow"))
+            except pa.ArrowNotImplementedError:
+                return "pyarrow can't"
+            found[name] = travel(made, way, folder).partition(":")[0]
+    most = found[""]
+    others = [f"{word} if {name}" for name, word in found.items() if word != most]
+    return "; ".join([most, *others])
 
 
 def table():
