@@ -374,6 +374,32 @@ def fill_missing(value: Value, present: Array, shape: tuple[int | None, ...] = (
     return Strings(rows, _offsets([lengths.reshape(-1)]), value.values.data, value.values.encoding)
 
 
+def spread(value: Value, present: Array) -> Value:
+    """A column of the rows that there are, as one of all rows: zeros, or empty ones, where there is none."""
+    rows = len(present)
+    if isinstance(value, Tensor):
+        size = math.prod(value.shape[1:]) * dtypes.get(value.dtype).itemsize
+        room = np.zeros((rows, size), np.uint8)
+        room[present] = np.frombuffer(value.data, np.uint8).reshape(-1, size) if size else 0
+        made: Value = Tensor(value.dtype, (rows, *value.shape[1:]), room.reshape(-1))
+    elif isinstance(value, Strings):
+        each = math.prod(value.shape[1:])
+        lengths = np.zeros((rows, each), np.int64)
+        lengths[present] = np.diff(value.offsets).reshape(-1, each) if each else 0
+        made = Strings((rows, *value.shape[1:]), _offsets([lengths.reshape(-1)]), value.data, value.encoding)
+    elif isinstance(value, Ragged):
+        sizes = np.zeros(rows, np.int64)
+        sizes[present] = np.diff(value.splits[0])
+        shapes = None
+        if value.shapes is not None:
+            shapes = np.zeros((rows, value.shapes.shape[1]), value.shapes.dtype)
+            shapes[present] = value.shapes
+        made = replace(value, splits=(_offsets([sizes]), *value.splits[1:]), shapes=shapes)
+    else:
+        raise LossError("a sparse value has no rows to take apart", feature="sparse")
+    return amended(made, value.name, value.meta, value.origin)
+
+
 def count(value: Value) -> int | None:
     """How many rows a value has; None for what has no rows, a scalar or a sparse value."""
     if isinstance(value, Ragged):

@@ -599,7 +599,7 @@ V = TypeVar("V", bound=Described)
 
 def part_origin(origin: Mapping[str, str]) -> dict[str, str]:
     """What of an origin is true of a part as well: not scales, for example, nor that it was a variable."""
-    return {key: text for key, text in origin.items() if key in ("framework", "numpy.dtype")}
+    return {key: text for key, text in origin.items() if key in ("framework", "numpy.dtype", "python")}
 
 
 def with_meta(value: V, name: str | None = None, meta: Mapping[str, str] | None = None) -> V:

@@ -30,7 +30,7 @@ from tensorbytes.ops.selection import Selection
 from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses
 from tensorbytes.rows import Table
 from tensorbytes.tensor import amended
-from tensorbytes.tree import Document, Leaf, check_unread
+from tensorbytes.tree import Document, Leaf, check_unread, read_all
 
 
 def convert(
@@ -313,9 +313,8 @@ class _Job:
         progress: Callable[[int], None] | None,
     ) -> None:
         if self.casting:
-            raise UsageError(
-                "tensors can be cast, rows can't", hints=[Hint(purpose="convert them to a file of tensors first")]
-            )
+            uncast = source
+            source = lambda: map(self._cast_rows, uncast())  # noqa: E731
         target = self._target(stack, shards)
         try:
             some = False
@@ -334,6 +333,8 @@ class _Job:
             raise
         self.report.rows = target.rows
         self.report.losses += target.losses
+        if not isinstance(target, Stack):
+            self.report.losses += self.casting.losses.values()
         if isinstance(target, Stack):
             self.report.changes.append(f"{many(target.rows, 'row')} stacked")
             self._convert_document(target.document())
@@ -342,6 +343,13 @@ class _Job:
             if shards > 1:
                 self.report.changes.append(f"rows dealt in turn to {shards} files")
             self.report.tensors, self.report.nbytes = len(target.names), target.nbytes
+
+    def _cast_rows(self, item: Table | Document) -> Table | Document:
+        """Some rows with their floats as the other type."""
+        document = self.casting.apply(item.document() if isinstance(item, Table) else item)
+        document = document._replace(leaves=read_all(document.leaves))  # raises LossError over what becomes infinite
+        self.casting.forget()
+        return rows.table_of(document)._replace(paths=item.paths) if isinstance(item, Table) else document
 
     def _target(self, stack: bool | None, shards: int) -> RowTarget | Stack:
         chosen = formats.get(self.format)

@@ -16,7 +16,7 @@ from tensorbytes.formats._opened import Created
 from tensorbytes.ops import fitting
 from tensorbytes.ops.report import Loss, refuse
 from tensorbytes.rows import Column, Table, join_masks
-from tensorbytes.tensor import Ragged, Strings, Tensor, Value
+from tensorbytes.tensor import Ragged, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document, Leaf
 
 # Of a value's origin, what columns keep: the schema of a table tells it, too.
@@ -38,6 +38,13 @@ def row_losses(document: Document) -> list[Loss]:
         own = {key: text for key, text in value.origin.items() if key not in ADVISORY | _OF_COLUMNS}
         losses += [Loss(leaf.name, "meta", f"metadata {key}={text!r}") for key, text in {**own, **value.meta}.items()]
     return losses
+
+
+def _as_column(leaf: Leaf) -> Leaf:
+    """A Python number or text, or a list of them, as the value of a column, which notes what it was."""
+    if leaf.kind in ("", "numpy", "dict", "list", "tuple"):
+        return leaf
+    return leaf._replace(value=with_origin(leaf.read(), {"python": leaf.kind}), kind="")
 
 
 def column_name(leaf: Leaf) -> str:
@@ -148,6 +155,7 @@ class RowTarget(Target):
         return table._replace(columns=columns, masks={at: mask for at, mask in table.masks.items() if at[0] in columns})
 
     def _held_row(self, row: Document) -> Document:
+        row = row._replace(leaves=[_as_column(leaf) for leaf in row.leaves if leaf.kind != "none"])
         news = self._new_leaves(row)
         if news.leaves:
             self._add_losses(row_losses(news))

@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tensorbytes.budget import Budget
 from tensorbytes.errors import (
     LIMITS,
     Hint,
     Limits,
-    LossError,
     SchemaError,
     UnsupportedError,
     UsageError,
@@ -30,7 +31,7 @@ from tensorbytes.formats._torch import unread
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.lazy import made_once
-from tensorbytes.rows import Column, Table
+from tensorbytes.rows import Column, Table, cut, spread
 from tensorbytes.tensor import Array, Ragged, Value, with_meta, with_origin
 from tensorbytes.tree import Document, Path
 from tensorbytes.typing import bytes_view
@@ -268,6 +269,8 @@ class CreatedTable(Created):
         self._target = target
         self._writer = BatchWriter(target, kind, sync=sync, **options)
         self._waiting: dict[str, Column] = {}
+        self._present: dict[str, list[bool]] = {}  # which of the rows that wait have each column
+        self._like: dict[str, Value] = {}  # what each column is, without rows
         self._ragged: set[str] = set()
         self._rows = self._count = 0
 
@@ -281,24 +284,38 @@ class CreatedTable(Created):
             self._writer.write_table(item)
             self._count += item.rows
             return
-        values = {str(leaf.name): leaf.read() for leaf in item.leaves}
-        if self._waiting and values.keys() != self._waiting.keys():
-            odd = min(values.keys() ^ self._waiting.keys())
-            raise LossError(f"row {self._count}: a table has the same columns in each row, not {odd!r}", feature="rows")
-        for name, value in values.items():
-            self._waiting.setdefault(name, Column(ragged=name in self._ragged)).add_row(value)
+        for leaf in item.leaves:
+            name = str(leaf.name)
+            if name not in self._waiting:
+                self._waiting[name] = Column(ragged=name in self._ragged)
+                self._present[name] = []
+            flags = self._present[name]
+            flags += [False] * (self._rows - len(flags)) + [True]
+            self._waiting[name].add_row(leaf.read())
         self._rows += 1
         self._count += 1
         if self._rows >= _GATHERED_ROWS:
             self._drain()
 
     def _drain(self) -> None:
-        if self._rows:
-            batch = {name: column.finish() for name, column in self._waiting.items()}
+        if not self._rows:
+            return
+        columns: dict[str, Value] = {}
+        masks: dict[tuple[str, int], Array] = {}
+        for name in dict.fromkeys([*self._like, *self._waiting]):
+            waiting = self._waiting.get(name)
+            found = self._like[name] if waiting is None else waiting.finish()
             # Once ragged, always ragged: a batch of equal rows by chance is not another column.
-            self._ragged |= {name for name, value in batch.items() if isinstance(value, Ragged)}
-            self._writer.write(batch)
-            self._waiting, self._rows = {}, 0
+            if isinstance(found, Ragged):
+                self._ragged.add(name)
+            self._like.setdefault(name, cut(found, 0, 0))
+            flags = self._present.get(name, [])
+            present = np.array(flags + [False] * (self._rows - len(flags)), bool)
+            if not present.all():
+                found, masks[name, 0] = spread(found, present), present
+            columns[name] = found
+        self._writer.write_table(Table(columns, self._rows, masks))
+        self._waiting, self._present, self._rows = {}, {}, 0
 
     def close(self) -> list[str]:
         self._drain()
