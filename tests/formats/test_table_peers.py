@@ -13,7 +13,7 @@ pl = pytest.importorskip("polars")
 duckdb = pytest.importorskip("duckdb")
 
 DUCK = """
-    select 1.25::decimal(9, 2) d, date '2024-01-02' day, {'a': 1, 'b': null} s, [1, null] l, map {'k': 1} m,
+    select 1.25::decimal(9, 2) d, date '2024-01-02' dt, {'a': 1, 'b': null} s, [1, null] l, map {'k': 1} m,
     time '01:02:03' t, null::int z, uuid() u, 'x'::enum('x', 'y') e, interval 1 day i, 'text' w, true f,
     timestamptz '2024-01-02 03:04:05+00' zoned
     union all
@@ -49,7 +49,7 @@ def test_tables_of_polars_come_back(form, tmp_path):
     path, back = tmp_path / f"x.{form}", tmp_path / f"y.{form}"
     frame.write_parquet(path) if form == "parquet" else frame.write_ipc(path, compression="lz4")
     tb.convert(path, back)
-    found = pl.read_parquet(back) if form == "parquet" else pl.read_ipc(back, memory_map=False)
+    found = pl.read_parquet(back) if form == "parquet" else pl.read_ipc(back)
     assert found.to_dicts() == frame.to_dicts()
 
 
