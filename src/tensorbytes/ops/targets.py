@@ -115,6 +115,7 @@ class RowTarget(Target):
     def __init__(self, format: str, allowed: frozenset[str], create: Callable[[], Created]) -> None:
         super().__init__(format, allowed)
         chosen = formats.get(format)
+        self._masks, self._notes = chosen.masks, chosen.complete
         self._fills = chosen.rows and not chosen.masks  # what a row lacks
         self._created = create()
         self._dropped: set[str] = set()  # columns that can't be held
@@ -155,7 +156,10 @@ class RowTarget(Target):
         return table._replace(columns=columns, masks={at: mask for at, mask in table.masks.items() if at[0] in columns})
 
     def _held_row(self, row: Document) -> Document:
-        row = row._replace(leaves=[_as_column(leaf) for leaf in row.leaves if leaf.kind != "none"])
+        if self._masks:
+            row = row._replace(leaves=[leaf for leaf in row.leaves if leaf.kind != "none"])
+        if self._notes:
+            row = row._replace(leaves=list(map(_as_column, row.leaves)))
         news = self._new_leaves(row)
         if news.leaves:
             self._add_losses(row_losses(news))

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from tensorbytes.formats._arrow.write import arrow
+from tensorbytes.io.streams import engines
 
 ORIGIN, TYPES = "arrow.schema", "arrow.types"
 _KEY = b"tensorbytes"
@@ -32,7 +32,7 @@ def schema_origin(schema: Any) -> dict[str, str]:
     if not fields or (key == TYPES and _KEY in (schema.metadata or {})):
         return {}
     message = pa.schema(fields, metadata=metadata or None).serialize()
-    return {key: base64.b64encode(zlib.compress(message)).decode()}
+    return {key: base64.b64encode(engines.deflate_whole("zlib", [memoryview(message)], 6)).decode()}
 
 
 def schema_of(origin: Mapping[str, str]) -> Any:
@@ -42,10 +42,10 @@ def schema_of(origin: Mapping[str, str]) -> Any:
         return None
     pa = arrow()
     try:
-        message = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
+        message = engines.open_inflater("zlib").decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
         return pa.ipc.read_schema(pa.py_buffer(message))
-    except (pa.ArrowException, zlib.error, binascii.Error, ValueError, OSError):  # a file may say anything
-        return None
+    except (pa.ArrowException, binascii.Error, ValueError, OSError, *engines.inflate_errors()):
+        return None  # a file may say anything
 
 
 def _says_more(field: Any) -> bool:
