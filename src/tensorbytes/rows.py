@@ -8,10 +8,12 @@ Column             rows or columns added one after another, kept on disk, given 
 
 from __future__ import annotations
 
+import json
 import math
 import weakref
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import IO, NamedTuple
@@ -19,10 +21,10 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import Hint, LossError, UnsupportedError
+from tensorbytes.errors import Hint, LossError
 from tensorbytes.io import storage
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, amended, part_origin
-from tensorbytes.tree import Document, Leaf, path_name
+from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended, part_origin
+from tensorbytes.tree import NO_META, Document, Leaf, Path, path_name
 
 # What else writes rows.
 WRITE_ROWS = (
@@ -34,18 +36,24 @@ _IN_MEMORY = 1 << 22
 
 
 NO_MASKS: Mapping[tuple[str, int], Array] = MappingProxyType({})
+NO_PATHS: Mapping[str, Path] = MappingProxyType({})
+# Of a table's origin: which of its columns are masks of others, and which are the lengths of their inner lists.
+MASKS, LEVELS = "masks", "levels"
 
 
 class Table(NamedTuple):
     """Some rows: a column of values under each name, each with `rows` rows.
 
     masks[name, level] tells which elements of a column there are, where some are missing: level 0 counts rows, level 1
-    the elements of rows, and so on. Where a row lacks a value, its column has a zero, or an empty string or row.
+    the elements of rows, and so on. Where a row lacks a value, its column has a zero, or an empty string or row. The
+    columns "s/a" and "s/b" may be the fields of a struct "s", which may have a mask of its own.
     """
 
     columns: dict[str, Value]
     rows: int
     masks: Mapping[tuple[str, int], Array] = NO_MASKS
+    origin: Mapping[str, str] = NO_META  # how the whole was held, as we note it ourselves
+    paths: Mapping[str, Path] = NO_PATHS  # of names that stand for more than one key
 
     @property
     def present(self) -> dict[str, Array]:
@@ -58,10 +66,69 @@ class Table(NamedTuple):
 
     def cut(self, start: int, stop: int) -> Table:
         """Rows start to stop, as views."""
-        if any(level for _, level in self.masks):
-            raise UnsupportedError("a table with masks inside of rows can't be cut yet")
-        masks = {place: mask[start:stop] for place, mask in self.masks.items()}
-        return Table({name: cut(value, start, stop) for name, value in self.columns.items()}, stop - start, masks)
+        masks = {place: _flags(cut(self.mask_column(*place), start, stop)) for place in self.masks}
+        columns = {name: cut(value, start, stop) for name, value in self.columns.items()}
+        return self._replace(columns=columns, rows=stop - start, masks=masks)
+
+    def mask_column(self, name: str, level: int) -> Value:
+        """A mask as a column of bools: in lists, where it tells of the elements of lists."""
+        mask = self.masks[name, level]
+        flags = np.ascontiguousarray(mask).view(np.uint8)
+        column = self.column_below(name)
+        splits = column.splits[:level] if isinstance(column, Ragged) else ()
+        inner = (column.values if isinstance(column, Ragged) else column).shape[1 : level + 1 - len(splits)]
+        count = int(splits[-1][-1]) if splits else self.rows
+        value = Tensor("bool", (count, *inner), flags)
+        return Ragged(value, splits) if splits else value
+
+    def column_below(self, name: str) -> Tensor | Strings | Ragged:
+        """The column of a name, or the first field of a struct of that name: it has the same lists."""
+        found = self.columns.get(name)
+        if found is None:
+            found = next((value for other, value in self.columns.items() if other.startswith(f"{name}/")), None)
+        if found is None or isinstance(found, Sparse):
+            raise InvalidValueError(f"a mask of {name!r}, which is not a column")
+        return found
+
+    def count_elements(self, name: str, level: int) -> int:
+        """How many elements a column has at a level."""
+        column = self.column_below(name)
+        if not level:
+            return self.rows
+        if not isinstance(column, Ragged):
+            return math.prod(column.shape[: level + 1])
+        above = min(level, len(column.splits))
+        return int(column.splits[above - 1][-1]) * math.prod(column.values.shape[1 : level + 1 - above])
+
+    def with_mask_columns(self, rows_as_well: bool) -> Table:
+        """The same without masks inside of rows, or without any: they are columns, which `origin` names."""
+        moved = {}
+        for name, level in self.masks:
+            if rows_as_well or level or name not in self.columns:
+                moved[unique(f"{name}/mask{level}", self.columns)] = name, level
+        if not moved:
+            return self
+        columns = {**self.columns, **{column: self.mask_column(*place) for column, place in moved.items()}}
+        kept = {place: mask for place, mask in self.masks.items() if place not in moved.values()}
+        origin = {**self.origin, MASKS: json.dumps(moved)}
+        return self._replace(columns=columns, masks=kept, origin=origin)
+
+    def with_masks(self) -> Table:
+        """The same with masks, where `with_mask_columns` made columns of them."""
+        told = self.origin.get(MASKS)
+        if told is None:
+            return self
+        columns, masks = dict(self.columns), dict(self.masks)
+        for column, place in _told_places(told).items():
+            value = columns.get(column)
+            if value is not None and _is_flags(value):
+                masks[place] = _flags(value)
+                del columns[column]
+        origin = {key: text for key, text in self.origin.items() if key != MASKS}
+        found = self._replace(columns=columns, masks=masks, origin=origin)
+        if any(len(mask) != found.count_elements(*place) for place, mask in masks.items()):
+            raise InvalidValueError("a mask and its column don't fit together")
+        return found
 
     def sizes(self) -> Array:
         """The bytes of each row."""
@@ -69,6 +136,50 @@ class Table(NamedTuple):
         for value in self.columns.values():
             total += _row_sizes(value, self.rows)
         return total
+
+    def with_level_columns(self) -> Table:
+        """The same with lists of lists as flat lists, beside the lengths of the inner lists: `origin` names these.
+
+        It is how TensorFlow has it: RaggedFeature with partitions of row lengths.
+        """
+        columns: dict[str, Value] = {}
+        told = {}
+        for name, value in self.columns.items():
+            if not isinstance(value, Ragged) or len(value.splits) < 2:
+                columns[name] = value
+                continue
+            above = value.splits[0]
+            for level, splits in enumerate(value.splits[1:], 1):
+                own = unique(f"{name}/lengths{level}", self.columns)
+                lengths = np.ascontiguousarray(np.diff(splits), np.int64)
+                columns[own] = Ragged(Tensor("int64", lengths.shape, lengths), (above,))
+                told[own] = name, level
+                above = splits[above]
+            columns[name] = replace(value, splits=(above,))
+        origin = {**self.origin, LEVELS: json.dumps(told)} if told else self.origin
+        return self._replace(columns=columns, origin=origin)
+
+    def with_levels(self) -> Table:
+        """The same with lists of lists, where `with_level_columns` made flat lists of them."""
+        told = self.origin.get(LEVELS)
+        if told is None:
+            return self
+        columns = dict(self.columns)
+        found: dict[str, dict[int, Array]] = {}
+        for column, (name, level) in _told_places(told).items():
+            lengths = columns.pop(column, None)
+            if isinstance(lengths, Ragged) and isinstance(lengths.values, Tensor) and lengths.values.dtype == "int64":
+                found.setdefault(name, {})[level] = lengths.values.numpy().reshape(-1)
+                if level == 1:
+                    found[name][0] = np.diff(lengths.splits[0])
+        for name, levels in found.items():
+            value = columns.get(name)
+            if not isinstance(value, Ragged) or sorted(levels) != list(range(len(levels))):
+                raise InvalidValueError(f"the note of the lists of {name!r} is not sound")
+            splits = tuple(np.concatenate(([0], np.cumsum(levels[level]))) for level in range(len(levels)))
+            columns[name] = replace(value, splits=splits)
+        origin = {key: text for key, text in self.origin.items() if key != LEVELS}
+        return self._replace(columns=columns, origin=origin)
 
     def documents(self) -> Iterator[Document]:
         """Each row as a document, without what it lacks."""
@@ -80,11 +191,14 @@ class Table(NamedTuple):
 
     def document(self) -> Document:
         """The columns, and their masks beside them, as one document that says it is rows of a table."""
-        leaves = [Leaf(value, (("key", name),)) for name, value in self.columns.items()]
+        leaves = [Leaf(value, self.path(name)) for name, value in self.columns.items()]
         for (name, level), mask in self.masks.items():
             flags = Tensor("bool", mask.shape, np.ascontiguousarray(mask).view(np.uint8))
-            leaves.append(Leaf(flags, (("key", name), ("mask", level))))
-        return Document(leaves, rows=self.rows)
+            leaves.append(Leaf(flags, (*self.path(name), ("mask", level))))
+        return Document(leaves, rows=self.rows, origin=self.origin)
+
+    def path(self, name: str) -> Path:
+        return self.paths.get(name, (("key", name),))
 
 
 def table_of(document: Document) -> Table:
@@ -92,14 +206,58 @@ def table_of(document: Document) -> Table:
     assert document.rows is not None
     columns: dict[str, Value] = {}
     masks: dict[tuple[str, int], Array] = {}
+    paths: dict[str, Path] = {}
     for leaf in document.leaves:
-        if leaf.path[-1][0] == "mask":
+        path = leaf.path[:-1] if leaf.path[-1][0] == "mask" else leaf.path
+        name = str(path_name(path))
+        if len(path) > 1:
+            paths[name] = path
+        if path is not leaf.path:
             level = leaf.path[-1][1]
             assert isinstance(level, int)
-            masks[str(path_name(leaf.path[:-1])), level] = leaf.read().numpy()  # type: ignore[union-attr]
+            masks[name, level] = leaf.read().numpy()  # type: ignore[union-attr]
         else:
-            columns[str(leaf.name)] = leaf.read()
-    return Table(columns, document.rows, masks)
+            columns[name] = leaf.read()
+    return Table(columns, document.rows, masks, document.origin, paths)
+
+
+def unique(name: str, taken: Container[str]) -> str:
+    """The name, or the same with a number if it is taken."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}~{number}"
+    return free
+
+
+def _told_places(text: str) -> dict[str, tuple[str, int]]:
+    """What was noted of columns that stand for levels of others; a file may say anything."""
+    try:
+        told = json.loads(text)
+        found = {str(column): (str(name), int(level)) for column, (name, level) in told.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidValueError("the note of masks and levels is not sound") from None
+    if any(level < 0 for _, level in found.values()):
+        raise InvalidValueError("the note of masks and levels is not sound")
+    return found
+
+
+def owners(origin: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a table that are masks or lengths of others, and of which."""
+    told = [origin[key] for key in (MASKS, LEVELS) if key in origin]
+    return {column: name for text in told for column, (name, _) in _told_places(text).items()}
+
+
+def _is_flags(value: Value) -> bool:
+    inside = value.values if isinstance(value, Ragged) else value
+    return isinstance(inside, Tensor) and inside.dtype == "bool"
+
+
+def _flags(value: Value) -> Array:
+    """The bools of a mask that is a column."""
+    inside = value.values if isinstance(value, Ragged) else value
+    assert isinstance(inside, Tensor)
+    return inside.numpy().reshape(-1)
 
 
 def table_of_columns(document: Document) -> Table:
@@ -127,10 +285,13 @@ def _no_columns(got: str, tensor: str | None = None) -> LossError:
 
 
 def rebatch(tables: Iterator[Table], size: int) -> Iterator[Table]:
-    """The same rows, `size` in each table but the last."""
+    """The same rows, `size` in each table but the last; where there are none, a table without rows, if there is one."""
     waiting: list[Table] = []
-    have = 0
+    have = total = 0
+    first: Table | None = None
     for table in tables:
+        first = table if first is None else first
+        total += table.rows
         start = 0
         while table.rows - start >= size - have:
             stop = start + size - have
@@ -141,6 +302,8 @@ def rebatch(tables: Iterator[Table], size: int) -> Iterator[Table]:
             have += table.rows - start
     if waiting:
         yield join_tables(waiting)
+    elif first is not None and not total:
+        yield first
 
 
 def join_tables(tables: list[Table]) -> Table:
@@ -152,12 +315,19 @@ def join_tables(tables: list[Table]) -> Table:
         if table.columns.keys() != names:
             odd = min(table.columns.keys() ^ names)
             raise LossError(f"tables of different columns can't be joined: {odd!r}", feature="stack")
-    masks = {
-        place: np.concatenate([table.masks.get(place, np.ones(table.rows, bool)) for table in tables])
-        for place in sorted({place for table in tables for place in table.masks})
-    }
     columns = {name: concatenate([table.columns[name] for table in tables]) for name in names}
-    return Table(columns, sum(table.rows for table in tables), masks)
+    return tables[0]._replace(columns=columns, rows=sum(table.rows for table in tables), masks=join_masks(tables))
+
+
+def join_masks(tables: list[Table]) -> dict[tuple[str, int], Array]:
+    """The masks of tables one after the other; what one has none for is all there."""
+    masks = {}
+    for place in sorted({place for table in tables for place in table.masks}):
+        found = [table.masks.get(place) for table in tables]
+        counts = [table.count_elements(*place) for table in tables]
+        whole = [np.ones(n, bool) if mask is None else mask for mask, n in zip(found, counts, strict=True)]
+        masks[place] = np.concatenate(whole)
+    return masks
 
 
 def concatenate(values: list[Value]) -> Value:
@@ -188,18 +358,46 @@ def _row_sizes(value: Value, rows: int) -> Array | int:
     return 0
 
 
-def fill_missing(value: Value, present: Array) -> Value:
-    """A column of rows with one element or none as a column of elements, zeros or empty strings where there is none."""
+def fill_missing(value: Value, present: Array, shape: tuple[int | None, ...] = ()) -> Value:
+    """A column of rows of one shape, or none, as a dense one: zeros or empty strings where there is none."""
     assert isinstance(value, Ragged)
+    inner = tuple(size or 0 for size in shape)
+    rows, each = (len(value), *inner), math.prod(inner)
     if isinstance(value.values, Tensor):
-        size = dtypes.get(value.values.dtype).itemsize
+        size = dtypes.get(value.values.dtype).itemsize * each
         room = np.zeros((len(value), size), np.uint8)
-        room[present] = np.frombuffer(value.values.data, np.uint8).reshape(-1, size)
-        return Tensor(value.values.dtype, (len(value),), room.reshape(-1), None, value.meta, value.origin)
+        room[present] = np.frombuffer(value.values.data, np.uint8).reshape(-1, size) if size else 0
+        return Tensor(value.values.dtype, rows, room.reshape(-1), None, value.meta, value.origin)
     assert isinstance(value.values, Strings)
-    lengths = np.zeros(len(value), np.int64)
-    lengths[present] = np.diff(value.values.offsets)
-    return Strings((len(value),), _offsets([lengths]), value.values.data, value.values.encoding)
+    lengths = np.zeros((len(value), each), np.int64)
+    lengths[present] = np.diff(value.values.offsets).reshape(-1, each) if each else 0
+    return Strings(rows, _offsets([lengths.reshape(-1)]), value.values.data, value.values.encoding)
+
+
+def spread(value: Value, present: Array) -> Value:
+    """A column of the rows that there are, as one of all rows: zeros, or empty ones, where there is none."""
+    rows = len(present)
+    if isinstance(value, Tensor):
+        size = math.prod(value.shape[1:]) * dtypes.get(value.dtype).itemsize
+        room = np.zeros((rows, size), np.uint8)
+        room[present] = np.frombuffer(value.data, np.uint8).reshape(-1, size) if size else 0
+        made: Value = Tensor(value.dtype, (rows, *value.shape[1:]), room.reshape(-1))
+    elif isinstance(value, Strings):
+        each = math.prod(value.shape[1:])
+        lengths = np.zeros((rows, each), np.int64)
+        lengths[present] = np.diff(value.offsets).reshape(-1, each) if each else 0
+        made = Strings((rows, *value.shape[1:]), _offsets([lengths.reshape(-1)]), value.data, value.encoding)
+    elif isinstance(value, Ragged):
+        sizes = np.zeros(rows, np.int64)
+        sizes[present] = np.diff(value.splits[0])
+        shapes = None
+        if value.shapes is not None:
+            shapes = np.zeros((rows, value.shapes.shape[1]), value.shapes.dtype)
+            shapes[present] = value.shapes
+        made = replace(value, splits=(_offsets([sizes]), *value.splits[1:]), shapes=shapes)
+    else:
+        raise LossError("a sparse value has no rows to take apart", feature="sparse")
+    return amended(made, value.name, value.meta, value.origin)
 
 
 def count(value: Value) -> int | None:

@@ -11,6 +11,10 @@ Each tells what it is by its `header`, and gives itself by `load()` and slices b
 what a file holds and was not read yet does the same (`deferred.py`), so that nobody asks which
 of the two it is.
 
+They compare by content: `a == b` where dtype, shape, encoding, layout and every bit agree, whatever their names,
+`meta` and `origin` say. So they have no hash. Pickle's protocol 5 hands their memory out of band, uncopied; a deep copy
+has memory of its own.
+
 Each carries a name and two maps of strings to strings: `meta`, the metadata that users
 give it, and `origin`, what we note ourselves of how it was held: its framework, device,
 class, NumPy's word for its dtype. It is validated once, when it is built, and is never
@@ -19,17 +23,18 @@ changed afterwards.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from tensorbytes import dtypes
-from tensorbytes.errors import Hint, TensorbytesError, UnsupportedError
+from tensorbytes import dtypes, padding
+from tensorbytes.errors import Hint, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.notebook import Displayed
 from tensorbytes.typing import Buffer, bytes_view, pinned, same_bytes
 
@@ -37,6 +42,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 ENCODINGS = ("bytes", "utf-8")
 LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc", "dia")
 _PORTION = 1 << 16  # strings that become Python objects at a time
+_TEXT_PIECE = 1 << 20  # bytes of text that are checked at a time
+_MOST_SHOWN, _MOST_LETTERS, _MOST_META = 6, 24, 80  # of a repr: values, letters of each string and of metadata
 
 
 class InvalidValueError(TensorbytesError, ValueError):
@@ -77,6 +84,14 @@ class InMemory(Displayed):
     def __copy__(self) -> Self:
         return self  # it never changes
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all of it is the same, bit for bit; names and metadata don't count."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return identical(self, other)  # type: ignore[arg-type]
+
+    __hash__ = None  # type: ignore[assignment]
+
     def load(self) -> Self:
         """The value itself. (Not `read`, which is what tells a file object.)"""
         return self
@@ -87,8 +102,40 @@ class InMemory(Displayed):
         raise UnsupportedError(f"a {what} value has no slices here", hints=[Hint(purpose="load() reads all of it")])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensor(InMemory):
+class Columnar(InMemory):
+    """A value whose first axis is rows: others take it as a column, by Arrow's own interface."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """An Arrow array with an item for each row: pyarrow.chunked_array, polars.Series."""
+        len(self)  # which a single value has not
+        return importlib.import_module("tensorbytes.formats._arrow.write").stream(self, requested_schema)
+
+
+class Indexed(Columnar):
+    """A value that is an array: its first axis is what len() counts and what is iterated over."""
+
+    __slots__ = ()
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise UsageError(f"a {type(self).__name__} of shape () has no length")
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.part(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tensor(Indexed):
     """dtype, shape and C-order little-endian bytes."""
 
     in_parts = True
@@ -109,9 +156,15 @@ class Tensor(InMemory):
             raise InvalidValueError(f"{self.dtype}{list(self.shape)} takes {want} bytes, got {len(view)}")
         object.__setattr__(self, "data", view)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle and copy, which don't take views of memory: the same with bytes of its own."""
-        return Tensor, (self.dtype, self.shape, bytes(self.data), self.name, dict(self.meta), dict(self.origin))
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        data = _picklable(self.data, protocol)
+        return Tensor, (self.dtype, self.shape, data, self.name, dict(self.meta), dict(self.origin))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.dtype}{list(self.shape)}{_shown(self)}{_about(self)})"
 
     @property
     def nbytes(self) -> int:
@@ -153,9 +206,12 @@ def fitting_tensor(dtype: str, shape: tuple[int, ...], data: memoryview, origin:
     return made
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Strings(InMemory):
-    """Byte strings, or text in UTF-8: string i is data[offsets[i]:offsets[i + 1]]."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Strings(Indexed):
+    """Byte strings, or text in UTF-8: string i is data[offsets[i]:offsets[i + 1]].
+
+    A sequence of str or bytes; with more than one axis, of Strings.
+    """
 
     in_parts = True
 
@@ -177,10 +233,47 @@ class Strings(InMemory):
             _check_utf8(view, self.offsets)
         object.__setattr__(self, "data", view)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle and copy, which don't take views of memory: the same with bytes of its own."""
-        parts = self.shape, self.offsets, bytes(self.data), self.encoding
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        parts = self.shape, np.ascontiguousarray(self.offsets), _picklable(self.data, protocol), self.encoding
         return Strings, (*parts, self.name, dict(self.meta), dict(self.origin))
+
+    def __getitem__(self, index: Any) -> Any:
+        """What an index picks, as NumPy would: str or bytes for one string, Strings for several."""
+        if len(self.shape) == 1 and isinstance(index, slice):
+            return self.part(index)
+        numbers = self._numbers(index)
+        if numbers.ndim or index is ...:
+            return self.part(index)
+        return self._items(int(numbers), int(numbers) + 1)[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self.shape) != 1:
+            return Indexed.__iter__(self)
+        starts = range(0, len(self), _PORTION)
+        return itertools.chain.from_iterable(self._items(at, min(at + _PORTION, len(self))) for at in starts)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return map(self.__getitem__, reversed(range(len(self))))
+
+    def __contains__(self, item: object) -> bool:
+        """Whether it is one of the strings, on whatever axis; or, for Strings, a part along the first."""
+        if not isinstance(item, str | bytes):
+            return any(found == item for found in self)
+        raw = item.encode(errors="surrogatepass") if isinstance(item, str) else item
+        flat = Strings((len(self.offsets) - 1,), self.offsets, self.data)
+        return isinstance(item, str) == (self.encoding == "utf-8") and any(found == raw for found in flat)
+
+    index = Sequence.index
+    count = Sequence.count
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """An object array of str or bytes."""
+        if copy is False:
+            raise UnsupportedError("strings become Python objects, so an array of them is always a copy")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"Strings({self.encoding}{list(self.shape)}{_shown(self)}{_about(self)})"
 
     @property
     def nbytes(self) -> int:
@@ -239,6 +332,10 @@ class Strings(InMemory):
             return [str(piece, "utf-8") for piece in pieces]
         return [bytes(piece) for piece in pieces]
 
+    def tolist(self) -> Any:
+        """The strings in lists, nested as the axes are; the string itself where there is no axis."""
+        return self.numpy().tolist()
+
     def numpy(self) -> Array:
         """An object array of str or bytes."""
         count = math.prod(self.shape)
@@ -249,8 +346,8 @@ class Strings(InMemory):
         return out.reshape(self.shape)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ragged(InMemory):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ragged(Columnar):
     """Rows of different lengths.
 
     With `splits` alone, row i of a level is the values (or rows of the next level)
@@ -285,8 +382,9 @@ class Ragged(InMemory):
                 "row shapes disagree with the row splits",
             )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.values, self.splits, self.shapes
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        shapes = None if self.shapes is None else np.ascontiguousarray(self.shapes)
+        parts = self.values, tuple(map(np.ascontiguousarray, self.splits)), shapes
         return Ragged, (*parts, self.name, dict(self.meta), dict(self.origin))
 
     def __len__(self) -> int:
@@ -295,13 +393,32 @@ class Ragged(InMemory):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.rows())
 
-    def __getitem__(self, index: int) -> Any:
-        """One row, as `rows` gives it."""
+    def __getitem__(self, index: Any) -> Any:
+        """One row, as `rows` gives it; of a slice or a list of numbers, the Ragged of these rows."""
+        if isinstance(index, slice) or np.ndim(index):
+            return self._picked(index)
         number = range(len(self))[operator.index(index)]
-        if len(self.splits) > 1:
-            return self.rows()[number]
-        row = self.values.numpy()[self.splits[0][number] : self.splits[0][number + 1]]
-        return row if self.shapes is None else row.reshape(self.shapes[number])
+        return self._picked(slice(number, number + 1)).rows()[0]
+
+    def _picked(self, index: Any) -> Ragged:
+        if isinstance(index, slice) and index.step in (None, 1):
+            start, stop, _ = index.indices(len(self))
+            rows: Any = slice(start, max(start, stop))
+        else:
+            rows = np.arange(len(self))[index]
+            if rows.ndim != 1:
+                raise IndexError(f"expected a number, a slice or a list of numbers, got {index!r}")
+        shapes, splits = None if self.shapes is None else self.shapes[rows], []
+        for level in self.splits:
+            if isinstance(rows, slice):  # a run of rows is a view
+                cut = level[rows.start : rows.stop + 1]
+                rows = slice(int(cut[0]), int(cut[-1]))
+                splits.append(cut - cut[0])
+            else:
+                starts, lengths = level[rows], level[rows + 1] - level[rows]
+                splits.append(np.concatenate(([0], np.cumsum(lengths))).astype(level.dtype))
+                rows = np.arange(splits[-1][-1]) + np.repeat(starts - splits[-1][:-1], lengths)
+        return Ragged(self.values.part(rows), tuple(splits), shapes, self.name, self.meta, part_origin(self.origin))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """A dense array, where all rows have the same shape."""
@@ -316,8 +433,7 @@ class Ragged(InMemory):
     def __repr__(self) -> str:
         kind, sizes = getattr(self.values, "dtype", "strings"), np.diff(self.splits[0])
         span = f", {'lengths' if self.shapes is None else 'sizes'} {sizes.min()} to {sizes.max()}" if len(sizes) else ""
-        more = "".join(f", {key}={getattr(self, key)!r}" for key in ("name", "meta") if getattr(self, key))
-        return f"Ragged({len(self)} rows of {kind}{span}{more})"
+        return f"Ragged({len(self)} rows of {kind}{span}{_about(self)})"
 
     @property
     def nbytes(self) -> int:
@@ -344,8 +460,65 @@ class Ragged(InMemory):
             parts = [parts[a:b] for a, b in itertools.pairwise(bounds)]
         return parts
 
+    def to_list(self) -> list[Any]:
+        """The rows as lists of Python's numbers, str or bytes, nested by level and axis."""
+        if self.shapes is not None:
+            return [row.tolist() for row in self.rows()]
+        parts: list[Any] = self.values.numpy().tolist()
+        for splits in reversed(self.splits):
+            parts = [parts[a:b] for a, b in itertools.pairwise(splits.tolist())]
+        return parts
 
-@dataclass(frozen=True, slots=True, eq=False)
+    @property
+    def max_seqlen(self) -> int:
+        """The length of the longest row, as torch.nested.nested_tensor_from_jagged takes it; 0 without rows."""
+        return next(iter(padding.longest(self.splits, self.shapes)), 0)
+
+    def pad(
+        self, value: Any = None, length: int | tuple[int | None, ...] | None = None, *, truncate: bool = False
+    ) -> Any:
+        """All rows in one array [rows, longest, ...], filled up at their ends: a NumPy array, or Strings for strings.
+
+        value: what fills them up; 0, or an empty string, unless it is given.
+        length: the size of the first axis that varies, instead of that of the longest row. A tuple has one for each
+            axis that varies, or None for the longest.
+        truncate: cut rows that are longer than `length`, which is an error otherwise.
+        """
+        mask, kept = self._places(length, truncate)
+        values = self.values if kept is None else self.values.part(kept)
+        if isinstance(values, Strings):
+            return _padded_strings(values, mask, value)
+        numbers = values.numpy()
+        out = np.full((*mask.shape, *numbers.shape[1:]), _filler(value, numbers.dtype), numbers.dtype)
+        out[mask] = numbers
+        return out
+
+    def mask(self, length: int | tuple[int | None, ...] | None = None, *, truncate: bool = False) -> Array:
+        """bool [rows, longest, ...]: which elements of what `pad` gives, called alike, are those of the rows."""
+        return self._places(length, truncate)[0]
+
+    def _places(self, length: Any, truncate: bool) -> tuple[Array, Array | None]:
+        """(where the values go in a dense array, which of them if not all)"""
+        needed = padding.longest(self.splits, self.shapes)
+        given = length if isinstance(length, tuple) else (length,)
+        for size in given:
+            whole = isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0
+            if not (size is None or whole) or len(given) > max(len(needed), 1):
+                raise UsageError(f"length={length!r}", expected=f"a whole number, or a tuple of {len(needed)} of them")
+        given = (*given, *[None] * (len(needed) - len(given)))
+        sizes = [size if asked is None else int(asked) for size, asked in zip(needed, given, strict=False)]
+        excess = padding.first_excess(self.splits, self.shapes, sizes)
+        if excess is not None and not truncate:
+            axis = f" on axis {excess.axis + 1}" if len(sizes) > 1 else ""
+            raise UsageError(
+                f"row {excess.row} has the length {excess.size}{axis}, over {sizes[excess.axis]}",
+                hints=[Hint(purpose="pass truncate=True to cut longer rows"), Hint(purpose="pass a larger length")],
+            )
+        mask = padding.mask_of(self.splits, self.shapes, sizes)
+        return mask, None if excess is None else padding.kept_of(self.splits, self.shapes, sizes)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sparse(InMemory):
     """A sparse array in one of the layouts below; index parts may be int32 or int64.
 
@@ -372,9 +545,13 @@ class Sparse(InMemory):
             _require(part.dtype.kind == "i", f"sparse indices must be signed integers, got {part.dtype}")
         {"coo": _check_coo, "dia": _check_dia}.get(self.layout, _check_compressed)(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.layout, self.shape, self.parts, self.values
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        parts = self.layout, self.shape, tuple(map(np.ascontiguousarray, self.parts)), self.values
         return Sparse, (*parts, self.name, dict(self.meta), dict(self.origin))
+
+    def __repr__(self) -> str:
+        kind, entries = getattr(self.values, "dtype", "strings"), self.values.shape
+        return f"Sparse({self.layout} {kind}{list(self.shape)}, values {list(entries)}{_about(self)})"
 
     @property
     def nbytes(self) -> int:
@@ -422,7 +599,7 @@ V = TypeVar("V", bound=Described)
 
 def part_origin(origin: Mapping[str, str]) -> dict[str, str]:
     """What of an origin is true of a part as well: not scales, for example, nor that it was a variable."""
-    return {key: text for key, text in origin.items() if key in ("framework", "numpy.dtype")}
+    return {key: text for key, text in origin.items() if key in ("framework", "numpy.dtype", "python")}
 
 
 def with_meta(value: V, name: str | None = None, meta: Mapping[str, str] | None = None) -> V:
@@ -461,7 +638,8 @@ def identical(a: Value, b: Value) -> bool:
         case Tensor(), Tensor():
             return a.dtype == b.dtype and a.shape == b.shape and same_bytes(a.data, b.data)
         case Strings(), Strings():
-            return a.shape == b.shape and a.encoding == b.encoding and a.items() == b.items()
+            alike = a.shape == b.shape and a.encoding == b.encoding and np.array_equal(a.offsets, b.offsets)
+            return alike and same_bytes(a.data, b.data)
         case Ragged(), Ragged():
             shapes = (a.shapes is None) == (b.shapes is None) and (a.shapes is None or _same((a.shapes,), (b.shapes,)))
             return shapes and _same(a.splits, b.splits) and identical(a.values, b.values)
@@ -469,6 +647,73 @@ def identical(a: Value, b: Value) -> bool:
             layouts = a.layout == b.layout and a.shape == b.shape
             return layouts and _same(a.parts, b.parts) and identical(a.values, b.values)
     return False
+
+
+# ---- what the four share ---------------------------------------------------------
+
+
+def _picklable(data: memoryview, protocol: int) -> Any:
+    """Bytes as pickle takes them: from protocol 5 on NumPy hands them over as they are, before that as a copy."""
+    return np.frombuffer(data, np.uint8) if protocol >= 5 else bytes(data)
+
+
+def _shown(value: Tensor | Strings) -> str:
+    """The first values, for a repr."""
+    count = math.prod(value.shape)
+    if isinstance(value, Strings):
+        # A character takes up to four bytes.
+        ends = zip(value.offsets[:_MOST_SHOWN].tolist(), value.offsets[1 : _MOST_SHOWN + 1].tolist(), strict=False)
+        pieces = [bytes(value.data[a : min(b, a + 4 * _MOST_LETTERS)]) for a, b in ends]
+        items: list[Any] = [p.decode(errors="ignore") for p in pieces] if value.encoding == "utf-8" else pieces
+        first = [repr(item[:_MOST_LETTERS]) + "..." * (len(item) > _MOST_LETTERS) for item in items]
+    else:
+        try:
+            array = value.numpy()
+        except UnsupportedError:  # NumPy has no such dtype
+            return ""
+        first = [str(item) for item in array.reshape(-1)[:_MOST_SHOWN]]
+    if not value.shape:
+        return f", {first[0]}"
+    return f", [{', '.join(first)}{', ...' if count > len(first) else ''}]"
+
+
+def _about(value: Tensor | Strings | Ragged | Sparse) -> str:
+    """Name and metadata, for a repr."""
+    meta = repr(dict(value.meta))
+    meta = meta if len(meta) <= _MOST_META else f"{meta[:_MOST_META]}..."
+    return f", name={value.name!r}" * (value.name is not None) + f", meta={meta}" * bool(value.meta)
+
+
+def _filler(value: Any, dtype: np.dtype[Any]) -> Any:
+    """What fills rows up, as a value of the dtype. Rounding is not refused, anything else that changes it is."""
+    given = np.asarray(0 if value is None else value)
+    try:
+        made = given.astype(dtype)
+        exact = dtype.kind not in "biu" or bool(made == given)
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if given.ndim or not exact:
+        raise UsageError(f"{value!r} can't fill up rows of {dtype}", expected="a number that the dtype has")
+    return made
+
+
+def _padded_strings(values: Strings, mask: Array, value: Any) -> Strings:
+    text = values.encoding == "utf-8"
+    filler = ("" if text else b"") if value is None else value
+    if not isinstance(filler, str if text else bytes):
+        raise UsageError(f"{value!r} can't fill up rows of {'text' if text else 'bytes'}")
+    raw = np.frombuffer(filler.encode() if isinstance(filler, str) else filler, np.uint8)
+    shape = (*mask.shape, *values.shape[1:])
+    places = np.repeat(mask.reshape(-1), math.prod(values.shape[1:]))
+    lengths = np.full(len(places), len(raw), np.int64)
+    lengths[places] = np.diff(values.offsets)
+    data: Any = values.data
+    if len(raw):
+        theirs = np.repeat(places, lengths)
+        data = np.empty(len(theirs), np.uint8)
+        data[theirs] = np.frombuffer(values.data, np.uint8)
+        data[~theirs] = np.tile(raw, int(np.count_nonzero(~places)))
+    return Strings(shape, np.concatenate(([0], np.cumsum(lengths))), data, values.encoding)
 
 
 def _same(a: tuple[Array | None, ...], b: tuple[Array | None, ...]) -> bool:
@@ -486,10 +731,20 @@ def _check_splits(splits: Array, count: int | None, total: int, what: str) -> No
 
 
 def _check_utf8(data: memoryview, offsets: Array) -> None:
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(f"text is not UTF-8: {error.reason} at byte {error.start}") from None
+    at = 0
+    while at < len(data):  # in pieces, so that checking takes no second copy of it all
+        end = min(at + _TEXT_PIECE, len(data))
+        for _ in range(3):
+            if end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+        try:
+            try:
+                str(data[at:end], "utf-8")
+            except UnicodeDecodeError:
+                str(data[at:], "utf-8")  # which tells the fault where a piece may end in it
+        except UnicodeDecodeError as error:
+            raise InvalidValueError(f"text is not UTF-8: {error.reason} at byte {at + error.start}") from None
+        at = end
     # Sound as a whole; each string is too if none starts inside a character.
     starts = offsets[:-1][offsets[:-1] < len(data)]
     firsts = np.frombuffer(data, np.uint8)[starts]

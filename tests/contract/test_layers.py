@@ -13,7 +13,7 @@ PACKAGE = Path(formats.__file__).parents[1]
 LAYERS = [
     ["errors", "damage", "lazy", "typing", "notebook"],
     ["budget", "plugins"],
-    ["dtypes"],
+    ["dtypes", "padding"],
     ["tensor"],
     ["deferred"],
     ["tree"],

@@ -46,6 +46,7 @@ PERMITTED = {
     ("cli/doctor.py", "import_module"): "the compiled kernel, by its full name",
     ("cli/doctor.py", "system"): "platform.system: the name of the operating system",
     ("notebook.py", "import_module"): "the viewer, by its full name",
+    ("tensor.py", "import_module"): "what makes Arrow arrays, by its full name",
     ("ops/benching/chart.py", "import_module"): "matplotlib, by its full name",
     ("ops/benching/__init__.py", "system"): "platform.system: the name of the operating system",
     ("testing/case.py", "import_module"): "the suite's own modules; no part of reading",

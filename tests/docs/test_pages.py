@@ -22,8 +22,8 @@ LINKED = [
     *sorted((ROOT / "spec").rglob("*.md")),
 ]
 OPTIONAL = {
-    "fsspec", "gguf", "grpc_tools", "jax", "msgpack", "msgpack_numpy", "onnx", "pyarrow", "safetensors", "scipy",
-    "tensorflow", "tfrecord", "torch",
+    "fsspec", "gguf", "grpc_tools", "jax", "msgpack", "msgpack_numpy", "onnx", "pandas", "polars", "pyarrow",
+    "safetensors", "scipy", "tensorflow", "tfrecord", "torch",
 }  # fmt: skip
 API_PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 

@@ -638,7 +638,7 @@ def test_rows_by_their_number():
             with pytest.raises(IndexError):
                 value[wrong]
         with pytest.raises(TypeError):
-            value[:1]
+            value["x"]
     deep = Ragged(flat, (np.array([0, 1, 3]), splits))
     assert [row.tolist() for row in deep[-1]] == [[], [2, 3, 4]]
 

@@ -143,11 +143,15 @@ def extended(name, metadata, format):
 @pytest.mark.parametrize("format", ["file", "stream", "parquet"])
 @pytest.mark.parametrize("name", [b"arrow.py_extension_type", b"pandas.period", b"os.system", b"\xff", b"a" * 10**6])
 def test_88_extension_types_are_never_unpickled(name, format, tmp_path):
+    """What they store is read, and nothing of what they say is run."""
     trap = tmp_path / "trap"
     made = extended(name, pickle.dumps(Gadget(trap)), format)
     for way, outcome in readings(made, tmp_path).items():
-        assert isinstance(outcome, tb.errors.CorruptError | tb.errors.UnsupportedError), f"{way}: {outcome!r}"
-        assert len(str(outcome)) < 3_000_000
+        if isinstance(outcome, Exception):
+            assert isinstance(outcome, tb.errors.CorruptError | tb.errors.UnsupportedError), f"{way}: {outcome!r}"
+            assert len(str(outcome)) < 3_000_000
+        elif isinstance(outcome, dict) and isinstance(outcome.get("x"), np.ndarray):
+            assert tb.equal(outcome, {"x": np.array([[1, 2]], np.int8)}), way
     assert not trap.exists()
 
 

@@ -154,20 +154,6 @@ FOREIGN_LISTS = {
     ),
 }  # fmt: skip
 
-REFUSED = {
-    "nulls": (pa.array([1, None]), "1 nulls"),
-    "nulls in a list": (pa.array([[1], [None]]), "1 nulls"),
-    "nulls in a fixed list": (pa.array([[1, 2], [3, None]], pa.list_(pa.int8(), 2)), "1 nulls"),
-    "a null list": (pa.array([[1], None]), "1 nulls"),
-    "nulls in a dictionary": (pa.array(["a", None]).dictionary_encode(), "1 nulls"),
-    "decimal": (pa.array([1, 2], pa.decimal128(5)), "decimal128"),
-    "time": (pa.array([1, 2], pa.time32("s")), "time32"),
-    "struct": (pa.array([{"a": 1}]), "flatten"),
-    "map": (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "map"),
-    "a list of structs": (pa.array([[{"a": 1}]]), "struct"),
-    "uuid": (pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16))), "arrow.uuid"),
-}
-
 
 def rows_of(value):
     return [to_list(row) for row in value.rows()]

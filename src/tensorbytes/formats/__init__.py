@@ -97,9 +97,9 @@ _WORDS: dict[Any, str] = {
 }
 
 # Of a value's origin, what describes how it was held rather than what it is: dropping it loses nothing.
-ADVISORY = frozenset({"framework", "memory_format", "type"})
-# The same of a whole structure: the versions of a state_dict's modules.
-ADVISORY_OF_THE_WHOLE = frozenset({"torch._metadata"})
+ADVISORY = frozenset({"framework", "memory_format", "python", "type"})
+# The same of a whole structure: the versions of a state_dict's modules, the widths of a table's offsets.
+ADVISORY_OF_THE_WHOLE = frozenset({"torch._metadata", "arrow.types"})
 
 
 class Salvaged(NamedTuple):

@@ -168,6 +168,10 @@ class Created:
     columns_only = False
     changes: Sequence[str] = ()  # what differs from the source
 
+    def prepare(self, table: Table) -> Table:
+        """Rows as this file takes them: what has no place of its own in it may become a column."""
+        return table
+
     def check(self, columns: Mapping[str, Value]) -> None:
         """Raise LossError over columns that can't be held. Nothing is written."""
 

@@ -7,9 +7,9 @@ has no place for is in field metadata, under the key "tensorbytes", as JSON. Eve
 comes back exactly, and other software sees plain columns.
 
 Reading takes tables of other origin as well: numbers, bools, dates and times, strings,
-lists, fixed-size lists, tensors, dictionaries, in any number of batches. It refuses
-nulls, and types that are not tensors, by name. Buffers that are not compressed are views
-of the input.
+lists, fixed-size lists, tensors, dictionaries, in any number of batches, and whatever else
+Arrow has, nulls included, as flat columns and masks (_arrow/nested.py). Buffers that are not
+compressed are views of the input.
 
 Options for writing: `rows` ("auto", True or False), `stream` (True for an IPC stream),
 `compression` (None, "lz4", "zstd"), `shapes` (True adds a column <name>.shape to each
@@ -30,6 +30,7 @@ from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow.batches import CreatedTable, OpenedTable
 from tensorbytes.formats._arrow.write import arrow
+from tensorbytes.formats._torch import unread
 from tensorbytes.io import storage
 from tensorbytes.io.source import Source
 from tensorbytes.io.storage import Target
@@ -45,7 +46,7 @@ class Arrow(Format):
     suffixes = (".arrow", ".feather", ".ipc", ".arrows")
     read_by = "Arrow"
     holds = "everything"
-    complete = rows = True
+    complete = rows = masks = True
     write_options = known_options(
         **arrow_table.OPTIONS,
         stream=Option(bool, "True for an IPC stream, which `.arrows` files are anyway", False),
@@ -53,6 +54,7 @@ class Arrow(Format):
     )
     not_of_rows = frozenset({"rows"})
     compressions = arrow_ipc.COMPRESSIONS
+    read_options = known_options(objects=unread.OPTION)
     unmistakable = True
 
     def sniff(self, head: bytes, size: int) -> bool:
@@ -83,7 +85,7 @@ class Arrow(Format):
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
         arrow("format 'arrow'")
-        yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy), budget, lazy)
+        yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy), budget, lazy, unread.skips(options))
 
     def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> OpenedTable:
         return OpenedTable(self, source, limits, options)

@@ -25,6 +25,7 @@ from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.batches import CreatedTable, OpenedTable
 from tensorbytes.formats._arrow.write import arrow
+from tensorbytes.formats._torch import unread
 from tensorbytes.io.source import Source
 from tensorbytes.io.storage import Target
 from tensorbytes.tree import Document
@@ -38,7 +39,7 @@ class Parquet(Format):
     suffixes = (".parquet",)
     read_by = "Arrow, Spark"
     holds = "everything"
-    complete = rows = True
+    complete = rows = masks = True
     checksums = "CRC-32 of each page, where its writer made them"
     write_options = known_options(
         **arrow_table.OPTIONS,
@@ -50,6 +51,7 @@ class Parquet(Format):
     not_of_rows = frozenset({"rows"})
     compressions = arrow_parquet.COMPRESSIONS
     slow_compressions = arrow_parquet.SLOW_COMPRESSIONS
+    read_options = known_options(objects=unread.OPTION)
     unmistakable = True
     slices = "column by column"
 
@@ -76,7 +78,7 @@ class Parquet(Format):
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
         arrow("format 'parquet'")
-        yield arrow_table.document(arrow_parquet.Parquet(data), budget, lazy)
+        yield arrow_table.document(arrow_parquet.Parquet(data), budget, lazy, unread.skips(options))
 
     def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> OpenedTable:
         return OpenedTable(self, source, limits, options)

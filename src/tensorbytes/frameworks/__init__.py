@@ -8,6 +8,7 @@ framework is then loaded already.
 from __future__ import annotations
 
 import importlib
+from collections import UserDict
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -89,6 +90,8 @@ def _recognise(x: Any) -> str:
     package = type(x).__module__.partition(".")[0]
     if package != "builtins" and find_plugins() and package in _BY_PACKAGE:
         return _BY_PACKAGE[package]
+    if isinstance(x, UserDict):  # a dict, whatever else it has
+        return ""
     exports = _has(x, "__dlpack__") or _has(x, "__array__") or isinstance(x, bytearray | memoryview)
     return "protocol" if exports else ""
 

@@ -67,6 +67,11 @@ class Casting:
         self._cast_leaves[id(later)] = leaf, wanted
         return leaf._replace(value=later, stored=None)
 
+    def forget(self) -> None:
+        """Let go of the leaves that were looked at: of rows there are always more."""
+        self._cast_leaves.clear()
+        self._refusals.clear()
+
     def check(self, leaf: Leaf) -> None:
         """Raise LossError where a number of a tensor that is to be cast becomes infinite. It is looked at once."""
         found = self._cast_leaves.get(id(leaf.value))

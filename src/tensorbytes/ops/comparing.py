@@ -13,7 +13,7 @@ from tensorbytes.errors import CorruptError, Limits
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
 from tensorbytes.ops.report import Report
 from tensorbytes.ops.targets import column_name
-from tensorbytes.rows import Table
+from tensorbytes.rows import LEVELS, MASKS, Table
 from tensorbytes.tensor import Sparse, Strings, Tensor, Value, amended, identical
 from tensorbytes.tree import Document, Leaf, unflatten
 
@@ -111,7 +111,8 @@ def _compare_documents(expected: Document, got: Document, lost: _Lost, path: str
 
 
 def _meta_to_keep(document: Document) -> dict[str, str]:
-    return formats.document_meta_to_keep(document)
+    """What is said of the whole, but for how a table is held: where its masks are, which follows from its leaves."""
+    return {key: text for key, text in formats.document_meta_to_keep(document).items() if key not in (MASKS, LEVELS)}
 
 
 def _by_place(leaves: list[Leaf], whole: bool) -> dict[Any, Leaf]:

@@ -30,7 +30,7 @@ from tensorbytes.ops.selection import Selection
 from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses
 from tensorbytes.rows import Table
 from tensorbytes.tensor import amended
-from tensorbytes.tree import Document, Leaf, check_unread
+from tensorbytes.tree import Document, Leaf, check_unread, read_all
 
 
 def convert(
@@ -202,7 +202,7 @@ class _Job:
         """Whether a table says more than rows can: metadata and Python values are those of the whole. Then it is one
         document, unless the target holds rows alone."""
         document = self.source.as_document()
-        losses = [] if document is None else row_losses(self.selection.apply(document))
+        losses = [] if document is None else row_losses(self.selection.apply(_without_place(document)))
         if losses and not formats.get(self.format).documents:
             refuse(losses, self.allowed, self.format)
             self.report.losses += losses
@@ -313,16 +313,17 @@ class _Job:
         progress: Callable[[int], None] | None,
     ) -> None:
         if self.casting:
-            raise UsageError(
-                "tensors can be cast, rows can't", hints=[Hint(purpose="convert them to a file of tensors first")]
-            )
+            uncast = source
+            source = lambda: map(self._cast_rows, uncast())  # noqa: E731
         target = self._target(stack, shards)
         try:
+            some = False
             for item in source():
                 target.add(item)
+                some = True
                 if progress is not None:
                     progress(target.rows)
-            if not target.rows:
+            if not some or (not target.rows and not formats.get(self.format).documents):
                 raise UsageError("it holds no rows", path=self.source.path)
             self.selection.check_used(self.source.path)
             if isinstance(target, RowTarget):
@@ -332,6 +333,8 @@ class _Job:
             raise
         self.report.rows = target.rows
         self.report.losses += target.losses
+        if not isinstance(target, Stack):
+            self.report.losses += self.casting.losses.values()
         if isinstance(target, Stack):
             self.report.changes.append(f"{many(target.rows, 'row')} stacked")
             self._convert_document(target.document())
@@ -340,6 +343,13 @@ class _Job:
             if shards > 1:
                 self.report.changes.append(f"rows dealt in turn to {shards} files")
             self.report.tensors, self.report.nbytes = len(target.names), target.nbytes
+
+    def _cast_rows(self, item: Table | Document) -> Table | Document:
+        """Some rows with their floats as the other type."""
+        document = self.casting.apply(item.document() if isinstance(item, Table) else item)
+        document = document._replace(leaves=read_all(document.leaves))  # raises LossError over what becomes infinite
+        self.casting.forget()
+        return rows.table_of(document)._replace(paths=item.paths) if isinstance(item, Table) else document
 
     def _target(self, stack: bool | None, shards: int) -> RowTarget | Stack:
         chosen = formats.get(self.format)
@@ -355,6 +365,13 @@ class _Job:
             options = {**self.source.options_like(self.selection.takes, self.selection.renames), **options}
         chosen.check_create(options)
         return RowTarget(self.format, self.allowed, lambda: chosen.create(self.dst, options, self.sync, shards))
+
+
+def _without_place(document: Document) -> Document:
+    """A table without what tables keep beside their columns: where these stand, and how the whole was held."""
+    return document._replace(
+        origin={}, leaves=[leaf._replace(path=(("key", str(leaf.name)),)) for leaf in document.leaves if leaf.path]
+    )
 
 
 def _unstack(document: Document, axis: int) -> Iterator[Table]:

@@ -83,7 +83,16 @@ class Selection:
             raise UsageError(f"rename gives two columns the name {twice!r}")
         columns = {new: table.columns[old] for old, new in kept.items()}
         masks = {(kept[old], level): mask for (old, level), mask in table.masks.items() if old in kept}
-        return Table(columns, table.rows, masks)
+        for (owner, level), mask in table.masks.items():  # of structs, whose fields are columns
+            if owner not in table.columns:
+                below = [old for old in kept if old.startswith(f"{owner}/")]
+                if below and all(kept[old] == old for old in below):
+                    masks[owner, level] = mask
+                else:
+                    for old in below:
+                        masks[kept[old], level] = masks.get((kept[old], level), True) & mask
+        paths = {old: path for old, path in table.paths.items() if kept.get(old, old) == old}
+        return table._replace(columns=columns, masks=masks, paths=paths)
 
     @property
     def renames(self) -> Callable[[str], str] | None:

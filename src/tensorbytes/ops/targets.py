@@ -6,6 +6,7 @@ What the target can't hold is told at the first rows that show it. Nothing is vi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats
@@ -14,9 +15,12 @@ from tensorbytes.formats import ADVISORY
 from tensorbytes.formats._opened import Created
 from tensorbytes.ops import fitting
 from tensorbytes.ops.report import Loss, refuse
-from tensorbytes.rows import Column, Table
-from tensorbytes.tensor import Value
+from tensorbytes.rows import Column, Table, join_masks
+from tensorbytes.tensor import Ragged, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document, Leaf
+
+# Of a value's origin, what columns keep: the schema of a table tells it, too.
+_OF_COLUMNS = frozenset({"numpy.dtype", "timezone"})
 
 
 def row_losses(document: Document) -> list[Loss]:
@@ -31,9 +35,16 @@ def row_losses(document: Document) -> list[Loss]:
         if leaf.kind not in ("", "numpy"):
             losses.append(Loss(leaf.name, "kind", f"that it was a Python {leaf.kind}"))
         value = leaf.value
-        own = {key: text for key, text in value.origin.items() if key not in ADVISORY and key != "numpy.dtype"}
+        own = {key: text for key, text in value.origin.items() if key not in ADVISORY | _OF_COLUMNS}
         losses += [Loss(leaf.name, "meta", f"metadata {key}={text!r}") for key, text in {**own, **value.meta}.items()]
     return losses
+
+
+def _as_column(leaf: Leaf) -> Leaf:
+    """A Python number or text, or a list of them, as the value of a column, which notes what it was."""
+    if leaf.kind in ("", "numpy", "dict", "list", "tuple"):
+        return leaf
+    return leaf._replace(value=with_origin(leaf.read(), {"python": leaf.kind}), kind="")
 
 
 def column_name(leaf: Leaf) -> str:
@@ -104,16 +115,14 @@ class RowTarget(Target):
     def __init__(self, format: str, allowed: frozenset[str], create: Callable[[], Created]) -> None:
         super().__init__(format, allowed)
         chosen = formats.get(format)
+        self._masks, self._notes = chosen.masks, chosen.complete
         self._fills = chosen.rows and not chosen.masks  # what a row lacks
         self._created = create()
         self._dropped: set[str] = set()  # columns that can't be held
 
     def add(self, item: Document | Table) -> None:
-        if isinstance(item, Table) and item.masks and self._created.columns_only and not self._fills:
-            for row in item.documents():  # each without what it lacks
-                self.add(row)
-            return
         if isinstance(item, Table):
+            item = self._created.prepare(item)
             if self._fills:
                 self._note_lacking(item)
             held = self._held_table(item) if self._created.columns_only else item
@@ -144,9 +153,13 @@ class RowTarget(Target):
         if not self._dropped:
             return table
         columns = {name: value for name, value in table.columns.items() if name not in self._dropped}
-        return Table(columns, table.rows, {place: mask for place, mask in table.masks.items() if place[0] in columns})
+        return table._replace(columns=columns, masks={at: mask for at, mask in table.masks.items() if at[0] in columns})
 
     def _held_row(self, row: Document) -> Document:
+        if self._masks:
+            row = row._replace(leaves=[leaf for leaf in row.leaves if leaf.kind != "none"])
+        if self._notes:
+            row = row._replace(leaves=list(map(_as_column, row.leaves)))
         news = self._new_leaves(row)
         if news.leaves:
             self._add_losses(row_losses(news))
@@ -168,11 +181,12 @@ class Stack(Target):
     def __init__(self, format: str, allowed: frozenset[str]) -> None:
         super().__init__(format, allowed)
         self._columns: dict[str, Column] = {}
+        self._tables: list[Table] = []  # without their values
 
     def add(self, item: Document | Table) -> None:
         if isinstance(item, Table):
-            self._note_lacking(item)
             self._check_names(item.columns)
+            self._tables.append(item._replace(columns={name: _outline(value) for name, value in item.columns.items()}))
             for name, value in item.columns.items():
                 self._columns.setdefault(name, Column()).add(value)
             self._count(item.columns, item.rows)
@@ -193,4 +207,22 @@ class Stack(Target):
         """The columns, as one document."""
         if not self._columns:
             raise UsageError("no rows to stack")
-        return Document([Leaf(column.finish(), (("key", name),)) for name, column in self._columns.items()])
+        columns = {name: column.finish() for name, column in self._columns.items()}
+        if not self._tables:
+            return Document([Leaf(value, (("key", name),)) for name, value in columns.items()])
+        first = self._tables[0]
+        masks = join_masks(self._tables)
+        whole = first._replace(columns=columns, rows=self.rows, masks=masks).with_mask_columns(rows_as_well=True)
+        leaves = [Leaf(value, whole.path(name)) for name, value in whole.columns.items()]
+        return Document(leaves, origin=whole.origin)
+
+
+def _outline(value: Value) -> Value:
+    """A value without its elements: what tells how many there are."""
+    if isinstance(value, Ragged) and value.shapes is None:
+        values = _outline(value.values)
+        assert isinstance(values, Tensor | Strings)
+        return replace(value, values=values)
+    if isinstance(value, Tensor) and value.shape:
+        return Tensor("uint8", (*value.shape, 0), b"")
+    return value

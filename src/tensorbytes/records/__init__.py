@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tensorbytes.formats.tfrecord.files.index import build_index
     from tensorbytes.formats.tfrecord.files.splits import plan
     from tensorbytes.formats.tfrecord.read.batch import Batch
+    from tensorbytes.formats.tfrecord.read.batches import Batches
     from tensorbytes.formats.tfrecord.read.infer import infer as infer_schema
     from tensorbytes.formats.tfrecord.read.reader import Records, open_records
     from tensorbytes.formats.tfrecord.schema import Feature, Schema
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Batches",
     "Damage",
     "Event",
     "Feature",
@@ -43,6 +45,7 @@ __all__ = [
 # Where each name is, loaded when it is first asked for: whoever only reads has no use for the writer.
 _PLACES = {
     "Batch": ".formats.tfrecord.read.batch",
+    "Batches": ".formats.tfrecord.read.batches",
     "Damage": ".damage",
     "Event": "events",
     "Feature": ".formats.tfrecord.schema",

@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tensorbytes import rows
+import numpy as np
+
 from tensorbytes.budget import Budget
 from tensorbytes.errors import (
     LIMITS,
     Hint,
     Limits,
-    LossError,
     SchemaError,
     UnsupportedError,
     UsageError,
@@ -22,16 +22,18 @@ from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
-from tensorbytes.formats._arrow.read import ColumnValue
+from tensorbytes.formats._arrow.ipc import empty
+from tensorbytes.formats._arrow.schemas import schema_origin
 from tensorbytes.formats._arrow.table import ColumnReader, StoredTable
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.formats._opened import Created, Opened, as_loss
+from tensorbytes.formats._torch import unread
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.lazy import made_once
-from tensorbytes.rows import Column, Table
-from tensorbytes.tensor import Ragged, Value, with_meta, with_origin
-from tensorbytes.tree import Document
+from tensorbytes.rows import Column, Table, cut, spread
+from tensorbytes.tensor import Array, Ragged, Value, with_meta, with_origin
+from tensorbytes.tree import Document, Path
 from tensorbytes.typing import bytes_view
 
 # Rows that come one by one are written this many at a time.
@@ -85,12 +87,17 @@ class BatchWriter:
 
     def write(self, columns: Mapping[str, Value]) -> None:
         """Add a batch."""
+        self.write_table(Table(dict(columns), 0), nullable=False)
+
+    def write_table(self, content: Table, nullable: bool = True) -> None:
+        """Add a batch, some elements of which may be missing; with `nullable`, also where none of the first are."""
         if self._file is None:
             raise UsageError("the writer is closed")
-        document = arrow_table.by_name(columns)
-        if not document.leaves:
+        if not content.columns:
             raise UsageError("a batch without columns")
-        table = arrow_table.table(document, rows=True, seconds=self._kind != "parquet", shapes=self._shapes)
+        table = arrow_table.table_of_rows(
+            content, seconds=self._kind != "parquet", shapes=self._shapes, nullable=nullable
+        )
         if self._schema is None:
             self._start(table)
         table = self._fitted(table)
@@ -106,7 +113,8 @@ class BatchWriter:
         self._schema = table.schema
         if self._kind == "parquet":
             arrow_parquet.group_rows(table, self._group_rows)
-            self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
+            with arrow_parquet.refusing_types():
+                self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
         else:
             self._writer = arrow_ipc.writer(self._sink, self._schema, self._stream, self._compression)
 
@@ -119,7 +127,10 @@ class BatchWriter:
                 f"the batch from row {self.rows} on and the first one differ in the column {missing[0]!r}"
             )
         table = table.select(names)
-        for want, got in zip(self._schema, table.schema, strict=True):
+        for number, (want, got) in enumerate(zip(self._schema, table.schema, strict=True)):
+            if want.nullable and not got.nullable:
+                got = got.with_nullable(True)
+                table = table.set_column(number, got, table.column(number))
             if not want.equals(got, check_metadata=True):
                 raise SchemaError(
                     f"column {want.name!r} is {_described(got)} from row {self.rows} on, and {_described(want)} before"
@@ -144,7 +155,8 @@ class BatchWriter:
             self._pending[-1] = _copied(self._pending[-1])
 
     def _put(self, table: Any) -> None:
-        self._writer.write_table(table, row_group_size=arrow_parquet.group_rows(table, self._group_rows))
+        with arrow_parquet.refusing_types():
+            self._writer.write_table(table, row_group_size=arrow_parquet.group_rows(table, self._group_rows))
 
     def _drain(self) -> None:
         storage.write_pieces(self._file, self._sink.take())
@@ -190,6 +202,11 @@ class BatchWriter:
 
 def _copied(table: Any) -> Any:
     pa = arrow()
+    if any("dictionary<" in str(field.type) for field in table.schema):  # which are messages of their own
+        room = pa.BufferOutputStream()
+        with pa.ipc.new_stream(room, table.schema) as writer:
+            writer.write_table(table)
+        return pa.ipc.open_stream(room.getvalue()).read_all()
     batches = [pa.ipc.read_record_batch(batch.serialize(), table.schema) for batch in table.to_batches()]
     return pa.Table.from_batches(batches, table.schema)
 
@@ -216,12 +233,31 @@ class OpenedTable(Opened):
         return self.data is not None and has_rows(self.data)
 
     def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
-        names = [str(leaf.name) for document in self.decode(True) for leaf in document.leaves]
-        everything = takes is None or all(map(takes, names))  # a tensor without a name is a column all the same
-        chosen = None if everything or takes is None else [name for name in names if takes(name)]
         with naming(self.path):
-            for values in read_batches(self.data, size, columns=chosen, limits=self.limits):
-                yield Table(values, next((rows.count(value) or 0 for value in values.values()), 0))
+            budget = Budget(self.limits)
+            opened = _opened(self.data, budget)
+            readers = arrow_table.open_table(opened)
+            if readers.unknown and not unread.skips(self.options):
+                asked = [one for one in readers.unknown if takes is None or takes(one.name)]
+                if asked:
+                    raise asked[0].error.replaced(hints=[unread.SKIP])
+            names = [reader.name for reader, _ in readers.columns]
+            everything = takes is None or all(map(takes, names))  # a tensor without a name is a column all the same
+            chosen = None if everything or takes is None else [name for name in names if takes(name)]
+            yield from _batches(opened, _chosen(opened, chosen), size, budget)
+
+    def as_document(self) -> Document | None:
+        """A table of somebody else's says nothing beside its values that tables don't keep."""
+        return None if self.rows and self._is_foreign else super().as_document()
+
+    @made_once
+    def _is_foreign(self) -> bool:
+        assert self.data is not None
+        return arrow_table.KEY not in (_opened(self.data, Budget(self.limits)).schema.metadata or {})
+
+    def count(self) -> int:
+        assert self.data is not None
+        return sum(_opened(self.data, Budget(self.limits)).lengths) if self.rows else super().count()
 
 
 class CreatedTable(Created):
@@ -233,6 +269,8 @@ class CreatedTable(Created):
         self._target = target
         self._writer = BatchWriter(target, kind, sync=sync, **options)
         self._waiting: dict[str, Column] = {}
+        self._present: dict[str, list[bool]] = {}  # which of the rows that wait have each column
+        self._like: dict[str, Value] = {}  # what each column is, without rows
         self._ragged: set[str] = set()
         self._rows = self._count = 0
 
@@ -243,27 +281,41 @@ class CreatedTable(Created):
     def add(self, item: Document | Table) -> None:
         if isinstance(item, Table):
             self._drain()
-            self._writer.write(item.columns)
+            self._writer.write_table(item)
             self._count += item.rows
             return
-        values = {str(leaf.name): leaf.read() for leaf in item.leaves}
-        if self._waiting and values.keys() != self._waiting.keys():
-            odd = min(values.keys() ^ self._waiting.keys())
-            raise LossError(f"row {self._count}: a table has the same columns in each row, not {odd!r}", feature="rows")
-        for name, value in values.items():
-            self._waiting.setdefault(name, Column(ragged=name in self._ragged)).add_row(value)
+        for leaf in item.leaves:
+            name = str(leaf.name)
+            if name not in self._waiting:
+                self._waiting[name] = Column(ragged=name in self._ragged)
+                self._present[name] = []
+            flags = self._present[name]
+            flags += [False] * (self._rows - len(flags)) + [True]
+            self._waiting[name].add_row(leaf.read())
         self._rows += 1
         self._count += 1
         if self._rows >= _GATHERED_ROWS:
             self._drain()
 
     def _drain(self) -> None:
-        if self._rows:
-            batch = {name: column.finish() for name, column in self._waiting.items()}
+        if not self._rows:
+            return
+        columns: dict[str, Value] = {}
+        masks: dict[tuple[str, int], Array] = {}
+        for name in dict.fromkeys([*self._like, *self._waiting]):
+            waiting = self._waiting.get(name)
+            found = self._like[name] if waiting is None else waiting.finish()
             # Once ragged, always ragged: a batch of equal rows by chance is not another column.
-            self._ragged |= {name for name, value in batch.items() if isinstance(value, Ragged)}
-            self._writer.write(batch)
-            self._waiting, self._rows = {}, 0
+            if isinstance(found, Ragged):
+                self._ragged.add(name)
+            self._like.setdefault(name, cut(found, 0, 0))
+            flags = self._present.get(name, [])
+            present = np.array(flags + [False] * (self._rows - len(flags)), bool)
+            if not present.all():
+                found, masks[name, 0] = spread(found, present), present
+            columns[name] = found
+        self._writer.write_table(Table(columns, self._rows, masks))
+        self._waiting, self._present, self._rows = {}, {}, 0
 
     def close(self) -> list[str]:
         self._drain()
@@ -279,8 +331,8 @@ class CreatedTable(Created):
 
 def has_rows(source: Any) -> bool:
     """Whether a file is a table of rows, which read_batches gives, rather than one document in a single row."""
-    by_row, found = arrow_table.column_readers(_opened(source, Budget(LIMITS)))
-    return by_row and not any(reader.nested or {"layout", "of"} & set(note) for reader, note in found)
+    found = arrow_table.open_table(_opened(source, Budget(LIMITS)))
+    return found.by_row and not any(reader.nested or {"layout", "of"} & set(note) for reader, note in found.columns)
 
 
 def _opened(source: Any, budget: Budget) -> StoredTable:
@@ -306,7 +358,15 @@ def read_batches(
         raise UsageError(f"batches of {rows!r} rows: expected a whole number, 1 or more")
     budget = Budget(limits)
     opened = _opened(source, budget)
-    return _batches(opened, _chosen(opened, columns), rows, budget)
+    tables = _batches(opened, _chosen(opened, columns), rows, budget)
+    return (_without_masks(table) for table in tables if table.rows)
+
+
+def _without_masks(table: Table) -> dict[str, Value]:
+    if table.masks:
+        name, _ = min(table.masks)
+        raise UnsupportedError(f"column {name!r} has nulls", tensor=name, hints=[Hint(purpose="read it as a table")])
+    return table.columns
 
 
 # A column, its metadata and its origin.
@@ -319,7 +379,7 @@ def _texts(said: Any) -> dict[str, str]:
 
 def _chosen(stored: StoredTable, columns: Sequence[str] | None) -> list[_Chosen]:
     found = {}
-    for reader, note in arrow_table.column_readers(stored)[1]:
+    for reader, note in arrow_table.open_table(stored).columns:
         if columns is not None and reader.name not in columns:
             continue
         if "layout" in note or "of" in note or reader.nested:
@@ -341,7 +401,8 @@ def _chosen(stored: StoredTable, columns: Sequence[str] | None) -> list[_Chosen]
     return list(found.values())
 
 
-def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[dict[str, Value]]:
+def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[Table]:
+    origin = schema_origin(stored.schema)
     pending: list[list[Any]] = [[] for _ in chosen]
     have = 0
     for number, count in enumerate(stored.lengths):
@@ -350,15 +411,17 @@ def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budg
             held.extend(reader.arrays(number, number + 1, budget))
         have += count
         while have >= rows:
-            yield _taken(pending, chosen, rows, budget.renewed(stored.size))
+            yield _taken(pending, chosen, rows, budget.renewed(stored.size))._replace(origin=origin)
             have -= rows
-    if have:
-        yield _taken(pending, chosen, have, budget.renewed(stored.size))
+    if have or not sum(stored.lengths):  # a table without rows has columns all the same
+        yield _taken(pending, chosen, have, budget.renewed(stored.size))._replace(origin=origin)
 
 
-def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: Budget) -> dict[str, Value]:
+def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: Budget) -> Table:
     """The first rows of what is pending, which is taken away."""
     batch: dict[str, Value] = {}
+    masks: dict[tuple[str, int], Array] = {}
+    paths: dict[str, Path] = {}
     for held, (reader, meta, origin) in zip(pending, chosen, strict=True):
         want, arrays = rows, []
         while want:
@@ -369,6 +432,16 @@ def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: B
             if len(array):
                 arrays.append(array)
             want -= len(array)
-        found: ColumnValue = reader.read(arrays, budget)
+        if not arrays:
+            arrays = [empty(reader.stored.schema.field(reader.number).type)]
+        found, missing = reader.read_with_masks(arrays, budget)
         batch[reader.name] = with_origin(with_meta(found, meta=meta), origin)
-    return batch
+        if reader.keys:
+            paths[reader.name] = reader.path
+        for (keys, level), mask in missing.items():
+            # Of a struct around the column, or of the column itself, whose name may have a number added.
+            owner = reader.name if keys == reader.keys else "/".join((reader.field, *keys))
+            masks[owner, level] = mask
+            if keys and keys != reader.keys:
+                paths[owner] = reader.path[: len(keys) + 1]
+    return Table(batch, rows, masks, paths=paths)

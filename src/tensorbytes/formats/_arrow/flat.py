@@ -126,6 +126,7 @@ class BatchClaim(NamedTuple):
     rows: int
     compressed: bool
     claimed: int  # bytes that decompression would make
+    nulls: tuple[int, ...]  # of each array, the children of nested ones after them
 
 
 def record_batch(data: memoryview, found: Message) -> BatchClaim:
@@ -135,8 +136,10 @@ def record_batch(data: memoryview, found: Message) -> BatchClaim:
     rows = header.scalar(0, "<q")
     if rows < 0:
         raise CorruptError(f"a record batch of {rows} rows", at=found.at)
+    start, count = header.vector(1, _PAIR.size)
+    nulls = tuple(_PAIR.unpack_from(header.data, start + number * _PAIR.size)[1] for number in range(count))
     if header.place(3) is None:
-        return BatchClaim(rows, False, 0)
+        return BatchClaim(rows, False, 0, nulls)
     claimed = 0
     start, count = header.vector(2, _PAIR.size)
     for index in range(count):
@@ -150,7 +153,7 @@ def record_batch(data: memoryview, found: Message) -> BatchClaim:
         if size < -1:
             raise CorruptError(f"a compressed buffer that claims {size} bytes", at=at)
         claimed += max(size, 0)
-    return BatchClaim(rows, True, claimed)
+    return BatchClaim(rows, True, claimed, nulls)
 
 
 def has_end(data: memoryview) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, UsageError
 from tensorbytes.formats._arrow import flat as arrow_flat
+from tensorbytes.formats._arrow.nested import any_null
 from tensorbytes.formats._arrow.table import KEY, StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
@@ -78,7 +79,7 @@ class Ipc(StoredTable):
         pa = arrow()
         claims = arrow_flat.batches(data)
         arrow_flat.check_claims(claims, len(data), budget, lazy)
-        self.size = len(data)
+        self.size, self._claims = len(data), claims
         self.at_hand = not any(batch.compressed for batch in claims)
         self.lengths = [batch.rows for batch in claims]
         self._is_file = bytes(data[:6]) == arrow_flat.MAGIC
@@ -93,6 +94,16 @@ class Ipc(StoredTable):
                 self._batches = list(self._read(self._open(None)))
                 if [batch.num_rows for batch in self._batches] != self.lengths:
                     raise CorruptError("record batches of other lengths than their messages say", at=0)
+
+    def has_nulls(self, number: int) -> bool | None:
+        if self._batches is not None:
+            return any(any_null(batch.column(number)) for batch in self._batches)
+        kinds = [field.type for field in self.schema]
+        if any(map(arrow().types.is_dictionary, kinds)):  # whose words may be null, elsewhere
+            return None
+        start = sum(map(_count_arrays, kinds[:number]))
+        stop = start + _count_arrays(kinds[number])
+        return any(any(batch.nulls[start:stop]) or len(batch.nulls) < stop for batch in self._claims)
 
     def _open(self, number: int | None) -> Any:
         pa = arrow()
@@ -116,6 +127,12 @@ class Ipc(StoredTable):
         return [batch.column(0) for n, batch in enumerate(reader) if first <= n < last]
 
 
+def _count_arrays(kind: Any) -> int:
+    """How many arrays make one of a type: its own, and those of its children."""
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    return 1 + sum(_count_arrays(kind.field(number).type) for number in range(kind.num_fields))
+
+
 def empty(kind: Any) -> Any:
     return arrow().nulls(0, kind)  # unlike array([], kind), of every type
 
@@ -127,6 +144,9 @@ class InMemory(StoredTable):
         self._batches = table.to_batches()
         self.schema, self.size, self.at_hand = table.schema, table.nbytes, True
         self.lengths = [batch.num_rows for batch in self._batches]
+
+    def has_nulls(self, number: int) -> bool:
+        return any(any_null(batch.column(number)) for batch in self._batches)
 
     def chunks(self, number: int, first: int, last: int) -> list[Any]:
         return [batch.column(number) for batch in self._batches[first:last]] or [empty(self.schema.field(number).type)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from tensorbytes.errors import CorruptError, UsageError
+from tensorbytes.errors import USE_TB, CorruptError, LossError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
 from tensorbytes.formats._arrow.table import StoredTable, refusing
@@ -39,6 +40,15 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
     )
 
 
+@contextlib.contextmanager
+def refusing_types() -> Iterator[None]:
+    """What pyarrow says of types that Parquet has no place for, as a loss."""
+    try:
+        yield
+    except (arrow().ArrowNotImplementedError, arrow().ArrowInvalid) as error:
+        raise LossError(f"Parquet can't hold this: {str(error)[:200]}", feature="type", hints=[USE_TB]) from None
+
+
 def _repeats(kind: Any) -> bool:
     types = arrow().types
     return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
@@ -61,7 +71,7 @@ def check_group_rows(rows: Any) -> None:
 def encode(table: Any, compression: str | None, rows: int) -> Iterator[Any]:
     """The bytes of a table, one row group after the other."""
     sink = Pieces()
-    with writer(sink, table.schema, compression) as file:
+    with refusing_types(), writer(sink, table.schema, compression) as file:
         for start in range(0, table.num_rows, rows):
             file.write_table(table.slice(start, rows), row_group_size=rows)
             yield from sink.take()
@@ -102,6 +112,19 @@ class Parquet(StoredTable):
             raise CorruptError(f"a row group of {wrong} columns for a schema of {start}", at=0)
         return found
 
+    def has_nulls(self, number: int) -> bool | None:
+        """What the statistics say, if they do."""
+        if not _may_be_null(self.schema.field(number)):
+            return False
+        about, some = self._file.metadata, False
+        for group in range(len(self.lengths)):
+            for leaf in self._leaves[number]:
+                found = about.row_group(group).column(leaf).statistics
+                if found is None or not found.has_null_count:
+                    return None
+                some = some or found.null_count > 0
+        return some
+
     def claim(self, number: int, first: int, last: int) -> int:
         """What the headers of the pages come to: a few bytes may stand for many equal values."""
         return sum(
@@ -132,11 +155,20 @@ class Parquet(StoredTable):
         return sorted(found)
 
     def chunks(self, number: int, first: int, last: int) -> list[Any]:
+        return self._read(number, list(self._leaves[number]), first, last)
+
+    def leaf_chunks(self, number: int, leaf: int, first: int, last: int) -> list[Any]:
+        kind = self.schema.field(number).type
+        whole = list(self._leaves[number])
+        # pyarrow leaves out fields of structs, but not a part of a map, and a dictionary or an extension stays whole.
+        return self._read(number, [whole[leaf]] if arrow().types.is_struct(kind) else whole, first, last)
+
+    def _read(self, number: int, leaves: list[int], first: int, last: int) -> list[Any]:
         if first >= last:
             return [empty(self.schema.field(number).type)]
         bulky = self._bulky(number, first, last)
         file = self._open(bulky) if bulky else self._file
-        leaves, found = list(self._leaves[number]), []
+        found: list[Any] = []
         # One by one: pyarrow can't put lists of dictionaries of several row groups together.
         for group in range(first, last):
             column = file.reader.read_row_groups([group], column_indices=leaves, use_threads=True).column(0)
@@ -144,6 +176,14 @@ class Parquet(StoredTable):
                 raise CorruptError(f"{len(column)} rows where the footer has {self.lengths[group]}", at=0)
             found += column.chunks
         return found or [empty(column.type)]
+
+
+def _may_be_null(field: Any) -> bool:
+    if field.nullable:
+        return True
+    kind = field.type
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    return any(_may_be_null(kind.field(number)) for number in range(kind.num_fields))
 
 
 def _leaf_count(kind: Any) -> int:

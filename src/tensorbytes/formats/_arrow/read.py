@@ -47,6 +47,37 @@ def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, wher
     return amended(found, None, wanted.meta, wanted.origin) if wanted.origin else found
 
 
+def fit_note(found: ColumnValue, kind: Any, own: Mapping[str, Any], wanted: Form) -> ColumnValue:
+    """A column that was read by its Arrow type alone, as its note has it."""
+    if isinstance(kind, arrow().FixedShapeTensorType):
+        if permutation(kind) != tuple(range(len(kind.shape))):
+            raise UnsupportedError("tensors with permuted axes, some of which are null: permute them first")
+        found = _reshape_cells(found, tuple(kind.shape))
+    if "cell" in own:
+        found = _reshape_cells(found, tuple(own["cell"]))
+    if "splits" in own and isinstance(found, Ragged):
+        found = replace(found, splits=tuple(x.astype(n) for x, n in zip(found.splits, own["splits"], strict=False)))
+    if wanted.base == "tensor":
+        found = _retyped(found, wanted.dtype)
+    return amended(found, None, wanted.meta, wanted.origin) if wanted.origin else found
+
+
+def stored_order(value: Any, kind: Any) -> ColumnValue:
+    """A column as the storage of its type has it: the tensors of a column of tensors are lists there."""
+    found: ColumnValue = value
+    if not isinstance(kind, arrow().FixedShapeTensorType) or not isinstance(found, Tensor | Strings):
+        return found
+    order = permutation(kind)
+    if isinstance(found, Strings):
+        return Strings((found.shape[0], math.prod(found.shape[1:])), found.offsets, found.data, found.encoding)
+    if order != tuple(range(len(order))) and len(found.shape) == len(order) + 1:
+        elements: Array = np.ndarray(found.shape, f"V{dtypes.get(found.dtype).itemsize}", found.data)
+        back = [order.index(axis) for axis in range(len(order))]
+        moved = elements.transpose(0, *(axis + 1 for axis in back))
+        found = Tensor(found.dtype, moved.shape, moved.tobytes(), origin=found.origin)
+    return Tensor(found.dtype, (found.shape[0], math.prod(found.shape[1:])), found.data, origin=found.origin)
+
+
 def _value(array: Any, budget: Budget, where: str) -> ColumnValue:
     pa = arrow()
     kind, count = array.type, len(array)

@@ -17,9 +17,9 @@ import bisect
 import contextlib
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -37,11 +37,28 @@ from tensorbytes.errors import (
     UsageError,
 )
 from tensorbytes.formats import Option, _json, known_options
-from tensorbytes.formats._arrow.read import ColumnValue, items_of, joined, value
+from tensorbytes.formats._arrow.nested import (
+    STRINGS,
+    Columns,
+    FlatColumn,
+    Keys,
+    any_null,
+    compose,
+    content_type,
+    elements_at,
+    flat_columns,
+    shred,
+    unique_names,
+    with_nulls,
+)
+from tensorbytes.formats._arrow.read import ColumnValue, fit_note, items_of, joined, stored_order, value
+from tensorbytes.formats._arrow.schemas import ORIGIN as SCHEMA
+from tensorbytes.formats._arrow.schemas import TYPES, schema_of, schema_origin
 from tensorbytes.formats._arrow.types import Form, form, is_plain
 from tensorbytes.formats._arrow.write import (
     MOST_LEVELS,
     NAME,
+    VARIABLE,
     arrow,
     check_levels,
     column,
@@ -51,8 +68,11 @@ from tensorbytes.formats._arrow.write import (
 )
 from tensorbytes.formats._parts import Part, pack, unpack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
-from tensorbytes.tensor import Header, Ragged, Strings, Tensor, Value
-from tensorbytes.tree import Document, Leaf, path_name, read_all
+from tensorbytes.formats._torch import unread
+from tensorbytes.rows import MASKS, Table, table_of, unique
+from tensorbytes.rows import count as count_rows
+from tensorbytes.tensor import Array, Header, Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tree import NO_META, Document, Leaf, Path, path_name, read_all
 
 KEY = b"tensorbytes"
 OPTIONS = known_options(
@@ -74,6 +94,9 @@ _COLUMN_BYTES = 8192
 def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: bool = False) -> Any:
     """A document as a pyarrow.Table of one batch. `seconds=False` and `shapes`: see _arrow/write.py."""
     pa = arrow()
+    content = None if rows is False else _as_table(document)
+    if content is not None:
+        return table_of_rows(content, seconds, shapes, document.meta)
     document = document._replace(leaves=read_all(document.leaves))
     by_row = _by_row(document, rows)
     arrays, fields = [], []
@@ -95,8 +118,133 @@ def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: 
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def _as_table(document: Document) -> Table | None:
+    """The rows that a document is, where it says more of them than plain columns do: nulls, or types of Arrow's."""
+    if document.rows is None and not document.origin.keys() & {SCHEMA, TYPES, MASKS}:
+        return None
+    if document.rows is not None:
+        return table_of(document)
+    if _why_not_columns(document.leaves) is not None:
+        return None
+    counts = {_row_count(leaf.header) for leaf in document.leaves}
+    paths = {str(leaf.name): leaf.path for leaf in document.leaves if len(leaf.path) > 1}
+    return Table(
+        {str(leaf.name): leaf.read() for leaf in document.leaves},
+        counts.pop() or 0,
+        origin=document.origin,
+        paths=paths,
+    )
+
+
+def _why_not_columns(leaves: Sequence[Leaf]) -> str | None:
+    """Why these values, which may stand in dicts of dicts, don't make rows."""
+    for leaf in leaves:
+        if leaf.kind or not leaf.path or any(kind != "key" for kind, _ in leaf.path):
+            return f"{path_name(leaf.path)!r} is not a column"
+    flat = [leaf._replace(path=(("key", str(leaf.name)),)) for leaf in leaves]
+    return _why_not(flat) if flat and len({leaf.path for leaf in flat}) == len(flat) else "no columns"
+
+
+def table_of_rows(
+    content: Table,
+    seconds: bool = True,
+    shapes: bool = False,
+    meta: Mapping[str, str] = NO_META,
+    nullable: bool = False,
+) -> Any:
+    """Rows as a pyarrow.Table: what came out of Arrow gets its types back, what is missing is null."""
+    pa = arrow()
+    content = content.with_masks()
+    schema = schema_of(content.origin)
+    made: dict[str, tuple[Any, Any]] = {}  # by the first column of each
+    covered: set[str] = set()
+    for field in () if schema is None else flat_fields(schema):
+        array = _composed(field, content)
+        if array is not None:
+            own = {key: text for key, text in (field.field.metadata or {}).items() if key != KEY}
+            made[field.names[0]] = field.field.with_metadata(own or None), array
+            covered.update(field.names)
+    rest = {name: value for name, value in content.columns.items() if name not in covered}
+    lost = next((name for name, level in content.masks if _is_lost(name, level, rest, covered)), None)
+    if lost is not None:
+        raise LossError(
+            f"which elements of {lost!r} are missing, since no Arrow type tells where", feature="missing", tensor=lost
+        )
+    if rest:
+        plain = table(by_name(rest), rows=True, seconds=seconds, shapes=shapes)
+        for field, column in zip(plain.schema, plain.columns, strict=True):
+            array, mask = column.chunk(0), content.masks.get((field.name, 0))
+            if mask is not None and not mask.all():
+                array, field = with_nulls(array, mask), field.with_nullable(True)
+            made[field.name] = field.with_nullable(nullable or field.nullable), array
+    order = list(made) if not rest else [name for name in content.columns if name in made]
+    order += [name for name in made if name not in order]  # what tells the shapes of others
+    said = {} if schema is None else {key: text for key, text in (schema.metadata or {}).items() if key != KEY}
+    note: dict[str, Any] = {"rows": True, "document": dict(meta)} if meta else {"rows": True}
+    if rest or meta:
+        said[KEY] = _json.dump(note).encode()
+    fields = [made[name][0] for name in order]
+    return pa.Table.from_arrays([made[name][1] for name in order], schema=pa.schema(fields, metadata=said or None))
+
+
+def _is_lost(name: str, level: int, rest: Mapping[str, Value], covered: set[str]) -> bool:
+    if name in rest:
+        return level > 0
+    return name not in covered and not any(other.startswith(f"{name}/") for other in covered)
+
+
+class FlatField(NamedTuple):
+    """A field of a schema, and the columns that it becomes: their names and their keys."""
+
+    field: Any
+    name: str
+    names: list[str]
+    keys: list[Keys]
+
+
+def flat_fields(schema: Any) -> list[FlatField]:
+    """The fields of a schema that have a neutral form, by the names of their columns, no two of which are the same."""
+    taken: set[str] = set()
+    found = []
+    for field, name in zip(schema, unique_names(schema.names), strict=True):
+        try:
+            keys = [flat.keys for flat in flat_columns(field.type)]
+        except UnsupportedError:
+            continue
+        names = []
+        for own in keys:
+            names.append(unique("/".join((name, *own)), taken))
+            taken.add(names[-1])
+        found.append(FlatField(field, name, names, keys))
+    return found
+
+
+def _composed(field: FlatField, content: Table) -> Any:
+    """The array of a field; None if its columns are not all there, or are no longer of its type."""
+    values = [content.columns.get(name) for name in field.names]
+    if any(value is None or isinstance(value, Sparse) or value.meta for value in values):
+        return None
+    owners = {"/".join((field.name, *keys[:depth])): keys[:depth] for keys in field.keys for depth in range(len(keys))}
+    owners |= dict(zip(field.names, field.keys, strict=True))
+    masks = {(owners[name], level): mask for (name, level), mask in content.masks.items() if name in owners}
+    columns = {keys: stored_order(value, field.field.type) for keys, value in zip(field.keys, values, strict=True)}
+    try:
+        with refusing(f"column {field.name!r}"):
+            return compose(field.field.type, Columns(columns, masks, _rows_of(content)))
+    except (LossError, UnsupportedError, CorruptError):
+        return None
+
+
+def _rows_of(content: Table) -> int:
+    return content.rows or next((count_rows(value) or 0 for value in content.columns.values()), 0)
+
+
 def check(document: Document, rows: Any = "auto", seconds: bool = True) -> None:
     """Raise what `table` raises; of most values, only the header is looked at."""
+    content = None if rows is False else _as_table(document)
+    if content is not None:
+        table_of_rows(content, seconds)
+        return
     _by_row(document, rows)
     _packed(document, seconds)
     for leaf in document.leaves:
@@ -206,6 +354,14 @@ class StoredTable:
         """The bytes that these chunks would take, where they take any."""
         return 0
 
+    def leaf_chunks(self, number: int, leaf: int, first: int, last: int) -> list[Any]:
+        """The same as `chunks`; of a nested column, what leads to other leaves may be left out."""
+        return self.chunks(number, first, last)
+
+    def has_nulls(self, number: int) -> bool | None:
+        """Whether anything in a column is null, at any level; None if that is not known before it is read."""
+        return None
+
 
 @contextlib.contextmanager
 def refusing(what: str) -> Iterator[None]:
@@ -227,11 +383,18 @@ def _first_line(error: BaseException) -> str:
     return str(error).split("\n", 1)[0][:300]
 
 
+# Where a mask belongs: the keys below the name of its field, and the level.
+Place: TypeAlias = tuple[Keys, int]
+MaskArrays: TypeAlias = dict[Place, Array]
+
+
 class ColumnReader:
     """One column of a stored table: what it holds, and how its rows are read."""
 
+    keys: Keys = ()  # below the name of the field
+
     def __init__(self, stored: StoredTable, number: int, name: str, note: dict[str, Any]) -> None:
-        self.stored, self.number, self.name = stored, number, name
+        self.stored, self.number, self.name, self.field = stored, number, name, name
         own = note.pop("column", {})
         dtype = note.pop("dtype", None)
         if not isinstance(own, dict) or not isinstance(dtype, str | None):
@@ -248,6 +411,23 @@ class ColumnReader:
         self.type = kind
         self.form: Form = form(kind, own, dtype, name, (field.metadata or {}).get(NAME, b""))
 
+    @property
+    def path(self) -> Path:
+        return tuple(("key", key) for key in (self.field, *self.keys))
+
+    def places(self, budget: Budget) -> dict[Place, int]:
+        """The masks that there are, and how many elements each has. Where no statistics tell, the column is read."""
+        if self.stored.has_nulls(self.number) is False:
+            return {}
+        if self.stored.has_nulls(self.number) and self._is_flat():
+            return {((), 0): sum(self.stored.lengths)}
+        arrays = self.arrays(0, len(self.stored.lengths), budget.renewed(self.stored.size))
+        _, masks = self.read_with_masks(arrays, budget.renewed(self.stored.size))
+        return {place: len(mask) for place, mask in masks.items()}
+
+    def _is_flat(self) -> bool:
+        return not content_type(self.type).num_fields
+
     def claim(self, first: int, last: int) -> int:
         """The bytes that some chunks would take, where they are not views."""
         claimed, rows = self.stored.claim(self.number, first, last), sum(self.stored.lengths[first:last])
@@ -262,58 +442,154 @@ class ColumnReader:
             claim += claim // 4
         budget.copy(claim, f"column {self.name!r}", 0)
         with refusing(f"column {self.name!r}"):
-            found = self.stored.chunks(self.number, first, last)
+            found = self._chunks(first, last)
         have, want = sum(map(len, found)), sum(self.stored.lengths[first:last])
         if have != want:
             raise CorruptError(f"column {self.name!r} has {have} rows of {want}", at=0)
         return found
 
+    def _chunks(self, first: int, last: int) -> list[Any]:
+        return self.stored.chunks(self.number, first, last)
+
     def read(self, arrays: Sequence[Any], budget: Budget, trusted: bool = False) -> ColumnValue:
-        """The rows in some arrays."""
-        pieces = []
+        """The rows in some arrays; what is null is zero or empty."""
+        return self.read_with_masks(arrays, budget, trusted)[0]
+
+    def read_with_masks(
+        self, arrays: Sequence[Any], budget: Budget, trusted: bool = False
+    ) -> tuple[ColumnValue, MaskArrays]:
+        """The rows in some arrays, and which of their elements there are, where any is null."""
+        pieces: list[tuple[ColumnValue, MaskArrays]] = []
         with refusing(f"column {self.name!r}"):
             for array in arrays:
                 array.validate(full=not trusted)
-                if self.nested:
-                    array = items_of(array, self.name)
-                pieces.append(value(array, self.own, self.form, budget, self.name))
+                pieces.append(self._piece(array, budget))
             if len(pieces) > 1:  # joining copies them
-                budget.copy(sum(piece.nbytes for piece in pieces), f"column {self.name!r}", 0)
-            found = joined(pieces)
+                budget.copy(sum(piece.nbytes for piece, _ in pieces), f"column {self.name!r}", 0)
+            found, masks = joined([piece for piece, _ in pieces]), _joined_masks(pieces)
         if isinstance(found, Tensor) and dtypes.get(found.dtype).bits < 8:
             check_bits(found, None)
-        return found
+        return found, masks
+
+    def _piece(self, array: Any, budget: Budget) -> tuple[ColumnValue, MaskArrays]:
+        if self.nested:
+            array = items_of(array, self.name)
+        if not any_null(array):
+            return value(array, self.own, self.form, budget, self.name), {}
+        found = shred(array, budget, self.name)
+        return fit_note(found.columns[()], array.type, self.own, self.form), found.masks
 
 
-def column_readers(stored: StoredTable) -> tuple[bool, list[tuple[ColumnReader, dict[str, Any]]]]:
-    """(whether the table has rows, its columns with what is left of their notes)"""
+class FlatReader(ColumnReader):
+    """One flat column of a field whose type is nested, or not a tensor's: see nested.py."""
+
+    nested = False
+
+    def __init__(self, stored: StoredTable, number: int, field: str, name: str, flat: FlatColumn) -> None:
+        self.stored, self.number, self.name, self.field, self.keys = stored, number, name, field, flat.keys
+        self.own: dict[str, Any] = {}
+        self.type = stored.schema.field(number).type
+        self._leaf = flat.number
+        base, dtype = ("strings", "string") if flat.leaf.dtype in STRINGS else ("tensor", flat.leaf.stored)
+        dims = (*flat.dims, *flat.leaf.inner)
+        self.form = Form(base, dtype, dims, flat.leaf.origin, ragged=None in flat.dims)
+
+    def _chunks(self, first: int, last: int) -> list[Any]:
+        return self.stored.leaf_chunks(self.number, self._leaf, first, last)
+
+    def _piece(self, array: Any, budget: Budget) -> tuple[ColumnValue, MaskArrays]:
+        found = shred(array, budget, self.name, self.keys)
+        return found.columns[self.keys], found.masks
+
+
+def _joined_masks(pieces: Sequence[tuple[ColumnValue, MaskArrays]]) -> MaskArrays:
+    if len(pieces) == 1:
+        return pieces[0][1]
+    found: MaskArrays = {}
+    for place in dict.fromkeys(place for _, masks in pieces for place in masks):
+        parts = []
+        for piece, masks in pieces:
+            mask = masks.get(place)
+            parts.append(np.ones(elements_at(piece, place[1]), bool) if mask is None else mask)
+        found[place] = np.concatenate(parts)
+    return found
+
+
+class Unknown(NamedTuple):
+    """A column that has no neutral form."""
+
+    name: str
+    error: UnsupportedError
+
+    def leaf(self, rows: int) -> Leaf:
+        def refuse() -> NoReturn:
+            raise self.error
+
+        what = self.error.got or "an Arrow type"
+        return unread.leaf(str(what), refuse, (("key", self.name),), (rows,))
+
+
+class TableReader(NamedTuple):
+    """How a table is read: whether it has rows, its columns with what is left of their notes, and those unknown."""
+
+    by_row: bool
+    columns: list[tuple[ColumnReader, dict[str, Any]]]
+    unknown: list[Unknown]
+    meta: dict[str, str]  # of the whole
+
+
+def open_table(stored: StoredTable) -> TableReader:
+    """The readers of a table's columns. Nothing but the schema is looked at."""
     with refusing("the schema"):
         overall = _note((stored.schema.metadata or {}).get(KEY), "the schema's note")
-        by_row = overall.get("rows", True)
-        if set(overall) - {"rows"} or type(by_row) is not bool:
+        by_row, meta = overall.get("rows", True), overall.get("document", {})
+        if set(overall) - {"rows", "document"} or type(by_row) is not bool or not _are_texts(meta):
             raise CorruptError(f"the schema's note is {_json.dump(overall)[:200]}", at=0)
         if not by_row and sum(stored.lengths) != 1:
             raise CorruptError(f"a table of one row has {sum(stored.lengths)}", at=0)
-        found = []
-        names = stored.schema.names
-        if len(set(names)) < len(names):
-            twice = next(name for name, count in Counter(names).items() if count > 1)
-            raise UnsupportedError(
-                f"several columns have the name {twice!r}", tensor=twice, hints=[Hint(purpose="rename them")]
-            )
-        for number in range(len(stored.schema)):
+        found: list[tuple[ColumnReader, dict[str, Any]]] = []
+        unknown: list[Unknown] = []
+        flat_names: set[str] = set()
+        for number, name in enumerate(unique_names(stored.schema.names)):
             field = stored.schema.field(number)
             note = _note((field.metadata or {}).get(KEY), f"the note of column {field.name!r}")
-            reader = ColumnReader(stored, number, field.name, note)
+            if KEY not in (field.metadata or {}) and by_row and not _is_simple(stored, number):
+                try:
+                    flats = flat_columns(field.type)
+                except UnsupportedError as error:
+                    unknown.append(Unknown(name, error.replaced(tensor=name, got=str(field.type)[:100])))
+                    continue
+                for flat in flats:
+                    own = unique("/".join((name, *flat.keys)), flat_names)
+                    flat_names.add(own)
+                    found.append((FlatReader(stored, number, name, own, flat), {}))
+                continue
+            flat_names.add(name)
+            reader = ColumnReader(stored, number, name, note)
             if reader.nested and by_row:
                 raise CorruptError(f"column {field.name!r} is whole, in a table of rows", at=0)
             if reader.form.kind == "ragged" and {"layout", "of", "encoding"} & set(note):
                 raise CorruptError(f"the note of column {field.name!r} is for other columns", at=0)
             if "of" not in reader.own:
                 found.append((reader, note))
-    if not found:
+    if not found and not unknown:
         raise UnsupportedError("a table without columns holds no tensors")
-    return by_row, found
+    return TableReader(by_row, found, unknown, meta)
+
+
+def _are_texts(meta: Any) -> bool:
+    return isinstance(meta, dict) and all(type(text) is str for text in meta.values())
+
+
+def _is_simple(stored: StoredTable, number: int) -> bool:
+    """Whether a column without a note is one tensor, or one list of strings or numbers, without more ado."""
+    field = stored.schema.field(number)
+    try:
+        form(field.type, {}, None, field.name, (field.metadata or {}).get(NAME, b""))
+    except UnsupportedError:
+        return False
+    shaped = isinstance(field.type, arrow().BaseExtensionType) and field.type.extension_name == VARIABLE
+    return not shaped or stored.has_nulls(number) is False
 
 
 def _note(data: bytes | None, what: str) -> dict[str, Any]:
@@ -323,27 +599,90 @@ def _note(data: bytes | None, what: str) -> dict[str, Any]:
     return note
 
 
-def document(stored: StoredTable, budget: Budget, lazy: bool) -> Document:
-    """What a table holds; lazily, as views and as values that are read when asked."""
-    by_row, found = column_readers(stored)
+def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False) -> Document:
+    """What a table holds; lazily, as views and as values that are read when asked. `skip`: without what is unknown."""
+    by_row, found, unknown, meta = open_table(stored)
     if len(found) > budget.max_tensors:
         raise LimitError(f"over {budget.max_tensors} columns", hints=[MORE_TENSORS])
     budget.objects(len(found), "columns", 0, _COLUMN_BYTES)
-    parts = []
+    if unknown and not skip and not lazy:
+        others = len(unknown) - 1
+        raise unknown[0].error.replaced(hints=[unread.SKIP], got=_and_others(unknown[0].error.got, others))
+    parts, flats, masks = [], [], []
     for reader, note in found:
-        held = _deferred(reader, by_row, budget) if lazy else _whole(reader, by_row, budget)
-        parts.append(Part(reader.name, held, note))  # type: ignore[arg-type]
-    return unpack(parts, budget, lazy)
+        if lazy:
+            held: Any = _deferred(reader, by_row, budget)
+            masks.append(_deferred_masks(reader, budget) if by_row else [])
+        else:
+            held, arrays = _whole(reader, by_row, budget)
+            masks.append([_mask_leaf(reader, place, _flags(mask)) for place, mask in arrays.items()])
+        if isinstance(reader, FlatReader):
+            flats.append(Leaf(held, reader.path))
+        else:
+            parts.append(Part(reader.name, held, note))
+    whole = unpack(parts, budget, lazy) if parts else Document([])
+    if meta:
+        whole = whole._replace(meta={**meta, **whole.meta})
+    origin = {**whole.origin, **schema_origin(stored.schema)} if by_row else whole.origin
+    if not flats and not any(masks) and not unknown:
+        return whole._replace(origin=origin)
+    return _in_order(whole._replace(origin=origin), found, flats, masks, [] if skip else unknown, sum(stored.lengths))
 
 
-def _whole(reader: ColumnReader, by_row: bool, budget: Budget) -> ColumnValue:
+def _in_order(
+    whole: Document,
+    found: list[tuple[ColumnReader, dict[str, Any]]],
+    flats: list[Leaf],
+    masks: list[list[Leaf]],
+    unknown: list[Unknown],
+    rows: int,
+) -> Document:
+    """All columns in the order of the table, then their masks, then what is unknown."""
+    plain, nested = iter(whole.leaves), iter(flats)
+    leaves = [next(nested if isinstance(reader, FlatReader) else plain) for reader, _ in found]
+    by_place = {leaf.path: leaf for some in masks for leaf in some}
+    listed = [one.leaf(rows) for one in unknown]
+    return whole._replace(leaves=[*leaves, *by_place.values(), *listed], rows=rows if by_place else None)
+
+
+def _and_others(what: object, others: int) -> str:
+    return f"{what}{f', and {others} more such columns' if others else ''}"
+
+
+def _flags(mask: Array) -> Tensor:
+    return Tensor("bool", mask.shape, np.ascontiguousarray(mask).view(np.uint8))
+
+
+def _mask_leaf(reader: ColumnReader, place: Place, value: Tensor | Deferred) -> Leaf:
+    keys, level = place
+    return Leaf(value, (*(("key", key) for key in (reader.field, *keys)), ("mask", level)))
+
+
+def _deferred_masks(reader: ColumnReader, budget: Budget) -> list[Leaf]:
+    """The masks of a column, which are read when they are asked for."""
+    stored = reader.stored
+
+    def fetch(place: Place) -> Value:
+        again = budget.renewed(stored.size)
+        _, masks = reader.read_with_masks(reader.arrays(0, len(stored.lengths), again), again)
+        return _flags(masks[place])
+
+    return [
+        _mask_leaf(reader, place, Deferred("tensor", "bool", (count,), partial(fetch, place), count))
+        for place, count in reader.places(budget).items()
+    ]
+
+
+def _whole(reader: ColumnReader, by_row: bool, budget: Budget) -> tuple[ColumnValue, MaskArrays]:
     arrays = reader.arrays(0, len(reader.stored.lengths), budget)
-    found = reader.read(arrays, budget)
+    found, masks = reader.read_with_masks(arrays, budget)
+    if masks and not by_row:
+        raise CorruptError(f"column {reader.name!r} has nulls, in a table of one row", at=0)
     for dense in (found, found.values) if isinstance(found, Ragged) else (found,):
         if not isinstance(dense, Ragged):
             width = dtypes.get(dense.dtype).itemsize if isinstance(dense, Tensor) else 8
             check_shape(dense.shape, width, budget, 0)
-    return _row_or_column(reader, found, by_row)
+    return _row_or_column(reader, found, by_row), masks
 
 
 def _row_or_column(reader: ColumnReader, found: ColumnValue, by_row: bool) -> ColumnValue:
@@ -365,11 +704,12 @@ def _deferred(reader: ColumnReader, by_row: bool, budget: Budget) -> Value | Def
     if held.kind == "tensor":
         known = check_shape([n or 0 for n in shape], dtypes.get(held.dtype).itemsize, budget, 0)
         size = dtypes.nbytes(dtypes.get(held.dtype), known)
-        if stored.at_hand and len(stored.lengths) == 1 and is_plain(reader.type, reader.own):
+        simple = not isinstance(reader, FlatReader) and is_plain(reader.type, reader.own)
+        if simple and stored.at_hand and len(stored.lengths) == 1 and stored.has_nulls(reader.number) is False:
             return _row_or_column(reader, reader.read(reader.arrays(0, 1, budget), budget, trusted=True), by_row)
 
     def fetch() -> Value:
-        return _whole(reader, by_row, budget.renewed(stored.size))
+        return _whole(reader, by_row, budget.renewed(stored.size))[0]
 
     def part(index: Any) -> Tensor:
         return _cut(reader, index, by_row, budget.renewed(stored.size))
@@ -395,7 +735,7 @@ def _cut(reader: ColumnReader, index: Any, by_row: bool, budget: Budget) -> Tens
             relative = 0
         index = (relative, *parts[1:])
     else:
-        found = _whole(reader, by_row, budget)
+        found, _ = _whole(reader, by_row, budget)
     assert isinstance(found, Tensor)
     elements = np.ndarray(found.shape, f"V{dtypes.get(found.dtype).itemsize}", found.data)
     picked = np.asarray(elements[index])

@@ -122,7 +122,7 @@ def _scalar_form(kind: Any, where: str) -> Form:
         dtype, letter = _TIMES[family]
         origin = {"numpy.dtype": f"<{letter}8[{kind.unit}]"}
         if family == "timestamp" and kind.tz is not None:
-            return Form("tensor", dtype, (), origin, {"timezone": kind.tz})
+            return Form("tensor", dtype, (), {**origin, "timezone": kind.tz})
         return Form("tensor", dtype, (), origin)
     if pa.types.is_date(kind):
         return Form("tensor", "datetime64", (), {"numpy.dtype": f"<M8[{'D' if pa.types.is_date32(kind) else 'ms'}]"})

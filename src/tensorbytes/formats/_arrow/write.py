@@ -122,6 +122,12 @@ def column(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds:
     return ArrowColumn(array, note, {})
 
 
+def stream(value: Tensor | Strings | Ragged, requested_schema: Any) -> Any:
+    """A value whose leading axis is the rows, as Arrow's interface hands it to other libraries."""
+    made = arrow().chunked_array([column(value, value.origin).array])
+    return made.__arrow_c_stream__(requested_schema)
+
+
 def whole(value: Tensor | Strings | Ragged, origin: Mapping[str, str], seconds: bool = True) -> ArrowColumn:
     """A value as the single row of a column."""
     if isinstance(value, Tensor):

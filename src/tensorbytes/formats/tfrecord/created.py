@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from tensorbytes.io.storage import Target
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.streams.encoders import Encoder, open_encoder
 from tensorbytes.rows import Table
-from tensorbytes.tensor import Value
+from tensorbytes.tensor import Ragged, Strings, Tensor, Value
 from tensorbytes.tree import Document
 
 _COPY_OPTIONS = frozenset({"compression", "level"})
@@ -56,6 +57,15 @@ class CreatedRecords(Created):
         with as_loss():
             check(columns, self._schema, self._lists)
 
+    def prepare(self, table: Table) -> Table:
+        """Examples may lack features; masks inside of rows are features of their own. Times are numbers, whose unit
+        stands in the schema of Arrow's, if that is known."""
+        if not table.origin.keys() & {"arrow.schema", "arrow.types"}:
+            return table.with_mask_columns(rows_as_well=False)
+        table = table.with_mask_columns(rows_as_well=False).with_level_columns()
+        self._writer.note_origin(table.origin)
+        return table._replace(columns={name: _without_unit(value) for name, value in table.columns.items()})
+
     def check_table(self, table: Table) -> None:
         self.check(table.columns)
         with as_loss():
@@ -74,6 +84,7 @@ class CreatedRecords(Created):
         if isinstance(item, Document):
             self._writer.write({str(leaf.name): leaf.read() for leaf in item.leaves})
         elif item.masks:
+            self._writer.declare(item.columns, item.present)
             for document in item.documents():
                 self.add(document)
         else:
@@ -88,6 +99,17 @@ class CreatedRecords(Created):
     def abort(self) -> None:
         if self._opened is not None:
             self._opened.abort()
+
+
+def _without_unit(value: Value) -> Value:
+    """Times as the numbers that they are."""
+    if isinstance(value, Ragged):
+        values = _without_unit(value.values)
+        assert isinstance(values, Tensor | Strings)
+        return replace(value, values=values, origin={}) if values is not value.values else value
+    if isinstance(value, Tensor) and value.dtype in ("datetime64", "timedelta64"):
+        return Tensor("int64", value.shape, value.data, value.name, value.meta)
+    return value
 
 
 def _packer(like: OpenedRecords, options: Options) -> tuple[str, Encoder]:

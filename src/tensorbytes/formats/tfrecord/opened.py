@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorbytes import dtypes, frameworks, rows
 from tensorbytes.deferred import Deferred, leading_block
-from tensorbytes.errors import Hint, Limits, UsageError
+from tensorbytes.errors import Hint, Limits, SchemaError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import NO_COLUMNS, Opened, Progress
 from tensorbytes.formats.tfrecord.files import framing
@@ -27,7 +27,7 @@ from tensorbytes.io.source import Source
 from tensorbytes.io.streams.detection import decode_start
 from tensorbytes.lazy import made_once
 from tensorbytes.rows import Table
-from tensorbytes.tensor import Array, Ragged, Strings, Tensor, Value
+from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, Value
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES, is_record_header
 from tensorbytes.tree import Document, Leaf
 
@@ -118,7 +118,7 @@ class OpenedRecords(Opened):
         """One document: the columns of all rows, each read when it is asked for, or at once."""
         self.check_rows()
         if not lazy:
-            table = next(self.tables(_ALL), None)
+            table = next(self._stored_tables(_ALL), None)
             yield NO_COLUMNS if table is None else table.document()
             return
         count = len(self.records)
@@ -129,7 +129,7 @@ class OpenedRecords(Opened):
         feature = self.records.schema[name]
 
         def fetch() -> Value:
-            return next(self.tables(_ALL, lambda one: one == name)).columns[name]
+            return next(self._stored_tables(_ALL, lambda one: one == name)).columns[name]
 
         def part(index: Any) -> Tensor | Strings:
             block = leading_block((count, *(n or 0 for n in feature.shape)), index, whole_rows=True)
@@ -149,7 +149,23 @@ class OpenedRecords(Opened):
         return Leaf(Deferred(kind, dtype, (count, *feature.shape), fetch, 0, apart), (("key", name),))
 
     def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
+        """Tables; columns that were masks or lengths of others when they were written are these again."""
         self.check_rows()
+        try:
+            owners = rows.owners(self.records.schema.origin)
+            wanted = None if takes is None else lambda name: takes(owners.get(str(name), str(name)))
+            shapes = {name: feature.shape for name, feature in self.records.schema.items() if feature.optional}
+            for table in self._stored_tables(size, wanted):
+                for name, present in table.present.items():
+                    column, shape = table.columns[name], shapes.get(name, ())
+                    if isinstance(column, Ragged) and shape and None not in shape:
+                        table.columns[name] = rows.fill_missing(column, present, shape)
+                yield table.with_levels().with_masks()
+        except InvalidValueError as error:
+            raise SchemaError(error.fault, path=self.path) from None
+
+    def _stored_tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
+        """Tables of the features as they are stored."""
         schema, records = self.records.schema, self.records
         if takes is not None and not all(map(takes, schema)):
             records = self._records(columns=[name for name in schema if takes(name)], schema=schema)
@@ -161,7 +177,7 @@ class OpenedRecords(Opened):
                 masks[name, 0] = present
                 if name in scalars and isinstance(columns[name], Ragged):
                     columns[name] = rows.fill_missing(columns[name], present)
-            yield Table(columns, batch.records, masks)
+            yield Table(columns, batch.records, masks, schema.origin)
 
     def payloads(self) -> Iterator[bytes]:
         return self.records.payloads()

@@ -126,7 +126,7 @@ class RecordFile(TensorFile):
     def read(self, path: str) -> Any:
         from tensorbytes.records import open_records
 
-        return list(open_records(path, to="tensor").batches(_BATCH_ROWS))
+        return list(iter(open_records(path, to="tensor").batches(_BATCH_ROWS)))  # without counting the records first
 
     def slice(self, path: str) -> Any:
         """As many rows as make up the size of a slice."""

@@ -156,14 +156,21 @@ class Index:
         spans = [(int(starts[first]), int(ends[last])) for first, last in runs]
         for (first, last), (begin, _), data in zip(runs, spans, self._read(spans), strict=True):
             rows = slice(first, last + 1)
-            for number in wanted[rows].tolist():
-                self._check(number, data, begin, path)
+            if not self._are_in_order(wanted[rows], data, begin):
+                for number in wanted[rows].tolist():
+                    self._check(number, data, begin, path)
             moved[rows, 0] += at - begin
             pieces.append(data)
             at += len(data)
         base, first = (int(starts[0]), int(wanted[0])) if len(wanted) else (0, 0)
         data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
         return RecordBlock(data, moved[inverse], path, base, first)
+
+    def _are_in_order(self, numbers: Array, data: memoryview, begin: int) -> bool:
+        """Whether these bytes are exactly these records, one after the other, with the right checksums."""
+        places = np.empty((len(numbers), 2), np.int64)
+        count, end, _ = _wire.scan(data, 0, True, places)
+        return count == len(numbers) and end == len(data) and np.array_equal(places, self.records[numbers] - (begin, 0))
 
     def _check(self, number: int, data: memoryview, begin: int, path: str) -> None:
         """A record must be where the index has it, of that length and with the right checksums."""

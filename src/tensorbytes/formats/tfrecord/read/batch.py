@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections import UserDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
-from tensorbytes.errors import MissingNameError, nearest
+import numpy as np
+
+from tensorbytes import frameworks
+from tensorbytes.errors import Hint, MissingDependencyError, MissingNameError, UnsupportedError, UsageError, nearest
 from tensorbytes.formats.tfrecord.schema import Feature
 from tensorbytes.notebook import Displayed
-from tensorbytes.tensor import Array
+from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 
 _MOST_NAMED = 8
 
@@ -19,7 +23,8 @@ class Batch(UserDict[str, Any], Displayed):
     many there are, also where they have no feature at all.
 
     No dict, though it behaves like one: pyarrow.table() takes a dict apart before it asks
-    whether it is an Arrow stream.
+    whether it is an Arrow stream. It can be pickled; protocol 5 hands the memory of columns out of band, uncopied, also
+    that of torch's tensors.
     """
 
     present: dict[str, Array]
@@ -53,6 +58,10 @@ class Batch(UserDict[str, Any], Displayed):
         made.update(other)
         return made
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        columns = {name: _packed(column) for name, column in self.data.items()} if protocol >= 5 else self.data
+        return _unpacked, (columns, self.present, self._features, self.records)
+
     def copy(self) -> Batch:
         return Batch(self.data, self.present, self._features, self.records)
 
@@ -61,3 +70,92 @@ class Batch(UserDict[str, Any], Displayed):
         from tensorbytes.formats.tfrecord.read import arrow
 
         return arrow.stream(self.data, self.present, self._features).__arrow_c_stream__(requested_schema)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        """Refused, as columns differ in dtype and shape. pandas.DataFrame(batch) comes here."""
+        raise UsageError(
+            "a batch is columns of different types, not one array",
+            hints=[Hint(purpose="use batch.to_pandas() for a DataFrame"), Hint(purpose="take one of its columns")],
+        )
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with a row for each record: text as str, lists and arrays as cells, None if missing."""
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise MissingDependencyError("to_pandas()", "pandas") from None
+        made = {}
+        for name, column in self.data.items():
+            feature, in_lists = self._features.get(name, (None, False))
+            cells = _cells(name, column, feature, None if in_lists else self.present.get(name))
+            text = isinstance(cells, list) and all(isinstance(cell, str) for cell in cells)
+            made[name] = cells if isinstance(cells, np.ndarray) or text else pandas.Series(cells, dtype=object)
+        return pandas.DataFrame(made, index=pandas.RangeIndex(self.records))
+
+
+# ---- pickles ---------------------------------------------------------------------
+
+
+class _Packed(NamedTuple):
+    """A framework's tensor on its way through a pickle."""
+
+    value: Value
+
+
+def _packed(column: Any) -> Any:
+    """A column whose memory pickle's protocol 5 takes uncopied; as it is, if there is no such form."""
+    if type(column) is np.ndarray and column.dtype != object:
+        return column if column.flags.forc else np.ascontiguousarray(column)
+    known = "text" if type(column) is np.ndarray else frameworks.of(column)
+    if known in (None, "neutral", "numpy", "protocol") or (known != "text" and _in_torch_worker()):
+        return column
+    try:
+        return _Packed(frameworks.to_value(column))
+    except UnsupportedError:
+        return column
+
+
+def _in_torch_worker() -> bool:
+    """Whether this process works for a DataLoader, which moves torch's tensors through shared memory by itself."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def _unpacked(
+    columns: dict[str, Any], present: dict[str, Array], features: dict[str, tuple[Feature, bool]], records: int
+) -> Batch:
+    whole = {
+        name: frameworks.from_value(column.value, "original", "original") if isinstance(column, _Packed) else column
+        for name, column in columns.items()
+    }
+    return Batch(whole, present, features, records)
+
+
+# ---- cells of a DataFrame ----------------------------------------------------------
+
+
+def _cells(name: str, column: Any, feature: Feature | None, present: Array | None) -> Array | list[Any]:
+    """What a DataFrame's column is made of: an array of numbers, or a list with an object for each record."""
+    value = column if isinstance(column, np.ndarray) else frameworks.to_value(column)
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    if isinstance(value, np.ndarray):
+        return value if value.ndim == 1 and value.dtype.kind in "biufc" else list(value)
+    if isinstance(value, Sparse):
+        raise UnsupportedError(f"column {name!r} is sparse, which is not cells of a DataFrame", tensor=name)
+    if feature is not None and feature.dtype == "text":  # TensorFlow's strings don't tell
+        value = _as_text(value)
+    cells: list[Any] = value.to_list() if isinstance(value, Ragged) else value.tolist()
+    if feature is None or present is None or feature.default is not None:
+        return cells
+    if feature.shape == () and isinstance(value, Ragged) and len(value.splits) == 1:
+        return [row[0] if row else None for row in cells]
+    return [row if has else None for row, has in zip(cells, present.tolist(), strict=True)]
+
+
+def _as_text(value: Strings | Ragged) -> Strings | Ragged:
+    strings = value if isinstance(value, Strings) else value.values
+    if not isinstance(strings, Strings) or strings.encoding == "utf-8":
+        return value
+    text = Strings(strings.shape, strings.offsets, strings.data, "utf-8")
+    return text if isinstance(value, Strings) else Ragged(text, value.splits, value.shapes)

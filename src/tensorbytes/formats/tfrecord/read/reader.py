@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
@@ -33,6 +33,7 @@ from tensorbytes.formats.tfrecord.files.index import Disproved, Index, indexes
 from tensorbytes.formats.tfrecord.files.inputs import Inputs
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.read.batch import Batch
+from tensorbytes.formats.tfrecord.read.batches import Batches
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined, to_rows, to_value
 from tensorbytes.formats.tfrecord.read.decode import (
     ColumnPlan,
@@ -94,7 +95,9 @@ def open_records(
 
 
 class Records(Displayed):
-    """Made by open_records. Can be iterated any number of times; holds no file open in between."""
+    """Made by open_records. Can be iterated any number of times; holds no file open in between. Can be pickled, and so
+    sent to other processes, unless it reads file objects: torch's DataLoader and Grain take it as a dataset.
+    """
 
     def __init__(
         self,
@@ -117,7 +120,8 @@ class Records(Displayed):
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
         compression = check_name(compression)
         self._targets = expand(paths)
-        self._columns, self._compression, self._skip = columns, compression, on_corrupt == "skip"
+        self._columns = None if columns is None else list(columns)
+        self._compression, self._skip = compression, on_corrupt == "skip"
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
         self._threads = count_threads() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads, limits)
@@ -125,6 +129,30 @@ class Records(Displayed):
         self._indexes: list[Index] | None = None
         self.damages: list[Damage] = []
         self._damage_budget = Budget(limits)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is read and how, and the schema if it is known; not the index."""
+        for target in self._targets:
+            if not storage.is_path(byte_range(target)[0]):
+                raise UsageError(
+                    f"records of a file object can't be pickled or copied: {storage.describe(target)}",
+                    hints=[Hint(purpose="open them by their path")],
+                )
+        dropped = ("_inputs", "_plan", "_indexes", "_damage_budget")
+        kept = {name: field for name, field in vars(self).items() if name not in dropped}
+        plan = self._plan
+        return kept | {"plan": None if plan is None else (plan.schema, plan.origin, plan.closed)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        known = state["plan"]
+        vars(self).update({name: field for name, field in state.items() if name != "plan"})
+        self.damages = list(self.damages)
+        self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
+        self._plan = None
+        if known is not None:
+            schema, origin, closed = known
+            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
+        self._indexes, self._damage_budget = None, Budget(self._limits)
 
     @property
     def paths(self) -> list[str]:
@@ -316,10 +344,20 @@ class Records(Displayed):
     def _features(self) -> dict[str, Feature]:
         return {column.name: column.feature for column in self._columns_to_read()}
 
-    def batches(self, size: int, *, drop_last: bool = False, to: str | None = None) -> Iterator[Batch]:
-        """Columns of `size` records at a time; the last batch has what is left, unless `drop_last`."""
-        batched = self._batched(_batch_size(size), drop_last)
-        return (self._batch(parts, to or self._to) for parts in batched)
+    def batches(self, size: int, *, drop_last: bool = False, to: str | None = None) -> Batches:
+        """Columns of `size` records at a time; the last batch has what is left, unless `drop_last`.
+
+        Each `for` reads them anew; next() gives one after the other. `batches[i]` and `len(batches)` work as well.
+        """
+        return Batches(self, _batch_size(size), drop_last, to)
+
+    def read_batches(self, size: int, drop_last: bool, to: str | None) -> Generator[Batch, None, None]:
+        """One pass over what `batches` gives."""
+        return (self._batch(parts, to or self._to) for parts in self._batched(size, drop_last))
+
+    def read_range(self, start: int, stop: int, to: str | None) -> Batch:
+        """The columns of the records [start, stop), which must be there."""
+        return self._batch(self._tried(lambda: self._picked(np.arange(start, stop))), to or self._to)
 
     def _batched(self, size: int, drop_last: bool = False) -> Iterator[Columns]:
         pending: list[Columns] = []
@@ -397,9 +435,21 @@ class Records(Displayed):
 
     def __getitem__(self, which: Any) -> Any:
         """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch."""
+        return self._tried(lambda: self._get(which))
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Several records, each as a dict, decoded at once: what torch's DataLoader asks for."""
+        total = len(self)
+        for number in numbers:
+            if not -total <= number < total:
+                raise IndexError(f"record {number}: there are {total}")
+        wanted = np.array(numbers, np.int64).reshape(-1) % max(total, 1)
+        return list(self._rows(self._tried(lambda: self._picked(wanted))))
+
+    def _tried(self, read: Callable[[], Any]) -> Any:
         while True:
             try:
-                return self._get(which)
+                return read()
             except Disproved:  # an index was not what it said it was: there is another one now
                 continue
 

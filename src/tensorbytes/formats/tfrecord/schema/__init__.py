@@ -59,12 +59,19 @@ class Schema(Mapping[str, Feature]):
     `lists` is None for Examples. For SequenceExamples `features` describe the context and
     `lists` one step of each feature list. As a mapping it goes from the names of columns to
     features: a column is named like its feature; where the context and the lists share a
-    name, they are "context/NAME" and "lists/NAME".
+    name, they are "context/NAME" and "lists/NAME". `origin` is what we note ourselves of how the
+    table was held that the records came from.
     """
 
-    __slots__ = ("_columns", "_features", "_lists")
+    __slots__ = ("_columns", "_features", "_lists", "origin")
 
-    def __init__(self, features: Mapping[str, Any], lists: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        features: Mapping[str, Any],
+        lists: Mapping[str, Any] | None = None,
+        origin: Mapping[str, str] | None = None,
+    ) -> None:
+        self.origin: Mapping[str, str] = MappingProxyType(dict(origin or {}))
         self._features = _group(features, "feature")
         self._lists = None if lists is None else _group(lists, "feature list")
         for name, feature in (self._lists or {}).items():
@@ -129,12 +136,13 @@ class Schema(Mapping[str, Feature]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
             return NotImplemented
-        return self._features == other._features and self._lists == other._lists
+        mine, others = (self._features, self._lists, self.origin), (other._features, other._lists, other.origin)
+        return mine == others
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        groups = dict(self._features), None if self._lists is None else dict(self._lists)
+        groups = dict(self._features), None if self._lists is None else dict(self._lists), dict(self.origin)
         return Schema, groups, list(self._columns)
 
     def __setstate__(self, names: list[str]) -> None:
@@ -166,9 +174,15 @@ class Schema(Mapping[str, Feature]):
         chosen = {name: column for name, column in self._columns.items() if name in kept}
         features = {column.name: column.feature for column in chosen.values() if not column.is_list}
         lists = {column.name: column.feature for column in chosen.values() if column.is_list}
-        selected = Schema(features, lists if self.sequence else None)
+        selected = Schema(features, lists if self.sequence else None, self.origin)
         selected.__setstate__(list(chosen))
         return selected
+
+    def noting(self, origin: Mapping[str, str]) -> Schema:
+        """The same schema with another origin."""
+        made = Schema(self._features, self._lists, origin)
+        made.__setstate__(list(self._columns))
+        return made
 
     def merge(self, other: Schema) -> Schema:
         """What two schemas have in common: sizes that differ vary, what is in only one is optional."""
@@ -188,9 +202,11 @@ class Schema(Mapping[str, Feature]):
         if all(schema == start for _, schema in pairs):
             return start
         features = merge_groups([(where, schema.features) for where, schema in pairs], "feature")
+        origin = start.origin if all(schema.origin == start.origin for _, schema in pairs) else None
         if not start.sequence:
-            return Schema(features)
-        return Schema(features, merge_groups([(where, schema.lists or {}) for where, schema in pairs], "feature list"))
+            return Schema(features, origin=origin)
+        lists = merge_groups([(where, schema.lists or {}) for where, schema in pairs], "feature list")
+        return Schema(features, lists, origin)
 
     # ---- other forms ----
 
@@ -200,7 +216,7 @@ class Schema(Mapping[str, Feature]):
         return cls(*schema_json.read(text, source, limits))
 
     def to_json(self) -> str:
-        return schema_json.write(self._features, self._lists)
+        return schema_json.write(self._features, self._lists, self.origin)
 
     @classmethod
     def load(cls, path: storage.Target) -> Schema:

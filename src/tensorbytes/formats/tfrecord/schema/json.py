@@ -9,7 +9,8 @@
     }
 
 A quantized feature has "quantize": {"dtype": "int16", "scale": 0.01}, with the options of
-`Quantize`. SequenceExamples add "lists" beside "features". Reading wants only "dtype"; the rest is as
+`Quantize`. SequenceExamples add "lists" beside "features". Records of a table that
+was held in another way, such as by Arrow, add "origin", an object of texts. Reading wants only "dtype"; the rest is as
 in `Feature`. It is strict: whatever is not described here is refused with its place, and
 nothing but features is ever made of what a file says.
 """
@@ -48,6 +49,7 @@ class Parts(NamedTuple):
 
     features: dict[str, Feature]
     lists: dict[str, Feature] | None
+    origin: dict[str, str]
 
 
 class _Object:
@@ -77,9 +79,11 @@ class _Refused:
 # ---- writing ----------------------------------------------------------------
 
 
-def write(features: Mapping[str, Feature], lists: Mapping[str, Feature] | None) -> str:
+def write(features: Mapping[str, Feature], lists: Mapping[str, Feature] | None, origin: Mapping[str, str]) -> str:
     groups = [("features", features)] + ([("lists", lists)] if lists is not None else [])
     lines = [f' "{key}": {_group(group)},\n' for key, group in groups]
+    if origin:
+        lines.append(f' "origin": {_dump(dict(origin))},\n')
     return "".join(["{\n", *lines, f' "{VERSION_KEY}": {VERSION}\n}}\n'])
 
 
@@ -124,12 +128,15 @@ def read(data: str | Buffer, source: str, limits: Limits = LIMITS) -> Parts:
             hints=[Hint(purpose="update tensorbytes")],
         )
     for key in top:
-        if key not in ("features", "lists"):
-            raise SchemaError(f"unknown key {brief(key)}; known: features, lists, {VERSION_KEY}", path=source)
+        if key not in ("features", "lists", "origin"):
+            raise SchemaError(f"unknown key {brief(key)}; known: features, lists, origin, {VERSION_KEY}", path=source)
     if "features" not in top:
         raise SchemaError('the key "features" is missing', path=source)
     lists = _read_group(top["lists"], source, "lists") if "lists" in top else None
-    return Parts(_read_group(top["features"], source, "features"), lists)
+    origin = dict(_pairs(top["origin"], source, "origin")) if "origin" in top else {}
+    if not all(type(text) is str for text in origin.values()):
+        raise SchemaError("the origin must hold text alone", path=source)
+    return Parts(_read_group(top["features"], source, "features"), lists, origin)
 
 
 def _text(data: str | Buffer, source: str) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorbytes import _wire
@@ -84,6 +85,7 @@ class RecordWriter(Closable):
         self._lock = threading.RLock()
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
+        self._origin: dict[str, str] = {}
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
         self._places = sidecars.places(place)
@@ -107,6 +109,24 @@ class RecordWriter(Closable):
             self.abort()
             raise
         self._mark_open()
+
+    def note_origin(self, origin: Mapping[str, str]) -> None:
+        """Say how the table was held that the records come from: it stands in the schema beside them."""
+        self._origin = dict(origin)
+
+    def declare(self, columns: Mapping[str, Any], optional: Iterable[str]) -> None:
+        """Settle what features are by some columns, before rows come that may lack some of them."""
+        if self._schema is not None or not columns:
+            return
+        values = {name: batch.given(x) for name, x in columns.items()}
+        with self._trying():
+            schema = self._growth.fitted(None, values, guess.of_batch)
+            lacking = set(optional)
+            features = {name: replace(feature, optional=name in lacking) for name, feature in schema.features.items()}
+            self._use(Schema(features, schema.lists))
+
+    def _noted_schema(self) -> Schema | None:
+        return self._schema.noting(self._origin) if self._schema is not None and self._origin else self._schema
 
     def _first_schema(self, target: Any) -> Schema | None:
         """The given schema, or that of the records that are there."""
@@ -365,11 +385,11 @@ class RecordWriter(Closable):
                     self._files.publish(sync)
 
     def _save_schema(self) -> None:
-        self._sidecar.save(self._schema, self._before, alone=not self._files.count)
+        self._sidecar.save(self._noted_schema(), self._before, alone=not self._files.count)
 
     def _schema_saved(self) -> contextlib.AbstractContextManager[None]:
         """Save the schema, and in the block make the records visible."""
-        return self._sidecar.saved(self._schema, self._before, self._files)
+        return self._sidecar.saved(self._noted_schema(), self._before, self._files)
 
     def close(self) -> None:
         """sync(), unless the writer was made with sync=False, and close. A forked process only lets go of the files."""
@@ -423,9 +443,10 @@ class RecordWriter(Closable):
         what = f"{count} record{'' if count == 1 else 's'}"
         if lost is not None:
             what = f"a part of {what}, for then {lost}"
-        if hidden and places and self._schema is not None and self._sidecar.wanted:
+        schema = self._noted_schema()
+        if hidden and places and schema is not None and self._sidecar.wanted:
             with contextlib.suppress(Exception):
-                self._schema.save_beside(sidecar_path(places[0]))
+                schema.save_beside(sidecar_path(places[0]))
         target = storage.describe(self._target)
         return target, what, places or [target]
 

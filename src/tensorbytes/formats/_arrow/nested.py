@@ -1,0 +1,676 @@
+"""Columns of any Arrow type as flat columns and masks, and back.
+
+A field becomes one flat column for each of its leaves, under the path of the names that lead there:
+
+| Arrow type                            | flat columns                                                          |
+| ------------------------------------- | --------------------------------------------------------------------- |
+| numbers, bools, strings, binary       | one, as `write.py` has them                                           |
+| struct                                | those of its fields, under their names                                |
+| list, large_list, list views          | those of its items, each one ragged level deeper                      |
+| fixed_size_list                       | those of its items, one axis deeper                                   |
+| map                                   | those of `key` and `value`, as in a list of structs                   |
+| date, timestamp                       | datetime64 in its unit                                                |
+| duration, time                        | timedelta64 in its unit: a time is what passed since midnight         |
+| decimal                               | text, with every digit                                                |
+| month_interval, month_day_nano        | int32; int64 of months, days and nanoseconds                          |
+| dictionary, run_end_encoded           | those of their values                                                 |
+| null, a struct without fields         | rows that hold nothing: uint8 [n, 0]                                  |
+| an extension type                     | those of its storage                                                  |
+| union                                 | none: there is no neutral form                                        |
+
+masks[path, level] tells what is there: level 0 counts rows, level 1 the elements of their lists, and so on. A struct,
+or a list of structs, has masks of its own, under its own path. What is not there is zero, or empty; what stands below
+something that is not there counts as there. `compose` makes the same arrays of the columns, given the type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tensorbytes import dtypes
+from tensorbytes.budget import Budget
+from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.formats._arrow.write import arrow
+from tensorbytes.tensor import Array, Ragged, Strings, Tensor
+from tensorbytes.typing import bytes_view
+
+Keys: TypeAlias = tuple[str, ...]
+ColumnValue: TypeAlias = Tensor | Strings | Ragged
+# masks[keys, level]: which elements there are.
+Masks: TypeAlias = dict[tuple[Keys, int], Array]
+
+_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
+_HOLLOW = "hollow"  # rows that hold nothing
+STRINGS = ("text", "bytes")
+_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+
+
+class LeafType(NamedTuple):
+    """What the elements of a flat column are: a dtype, or text or bytes; the dimensions of an element."""
+
+    dtype: str  # "text" and "bytes" for strings
+    inner: tuple[int, ...] = ()
+    unit: str = ""  # of times
+
+    @property
+    def stored(self) -> str:
+        return "uint8" if self.dtype == _HOLLOW else self.dtype
+
+    @property
+    def origin(self) -> dict[str, str]:
+        return {"numpy.dtype": f"<{'M' if self.dtype == 'datetime64' else 'm'}8[{self.unit}]"} if self.unit else {}
+
+
+class FlatColumn(NamedTuple):
+    """A flat column of a field, by the field's type alone."""
+
+    keys: Keys  # below the field's name
+    leaf: LeafType
+    levels: tuple[int | None, ...]  # the lists that its elements stand in: their size where it is fixed
+    number: int  # of the leaf among those of the field, as Parquet counts them
+
+    @property
+    def dims(self) -> tuple[int | None, ...]:
+        """The shape of a row; lists of one size around lists that vary are row splits as well."""
+        last = max((number for number, size in enumerate(self.levels) if size is None), default=-1)
+        return (*[None] * (last + 1), *self.levels[last + 1 :])
+
+
+def flat_columns(kind: Any) -> list[FlatColumn]:
+    """The flat columns of a type. UnsupportedError: there is no neutral form for it."""
+    found: list[FlatColumn] = []
+    _walk(kind, (), (), found, 0)
+    return found
+
+
+def _walk(kind: Any, keys: Keys, levels: tuple[int | None, ...], out: list[FlatColumn], number: int) -> int:
+    """Add the flat columns of a type; the number of the next leaf."""
+    types = arrow().types
+    kind = content_type(kind)
+    if types.is_struct(kind) and kind.num_fields:
+        for name, child in zip(_child_names(kind), kind, strict=True):
+            number = _walk(child.type, (*keys, name), levels, out, number)
+        return number
+    if types.is_map(kind):
+        number = _walk(kind.key_type, (*keys, "key"), (*levels, None), out, number)
+        return _walk(kind.item_type, (*keys, "value"), (*levels, None), out, number)
+    if _is_list(kind):
+        return _walk(kind.value_type, keys, (*levels, _list_size(kind)), out, number)
+    out.append(FlatColumn(keys, leaf_type(kind), levels, number))
+    return number + 1
+
+
+def content_type(kind: Any) -> Any:
+    """The type of what is encoded: of an extension its storage, of a dictionary its values."""
+    pa = arrow()
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def _child_names(kind: Any) -> list[str]:
+    """The names of a struct's fields, of which no two are the same here."""
+    return unique_names([field.name for field in kind])
+
+
+def unique_names(names: list[str]) -> list[str]:
+    """The same names; one that occurs again gets a number."""
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        free, number = name, 1
+        while free in taken:
+            number += 1
+            free = f"{name}~{number}"
+        taken.add(free)
+        found.append(free)
+    return found
+
+
+def _is_list(kind: Any) -> bool:
+    types = arrow().types
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
+
+
+def _list_size(kind: Any) -> int | None:
+    return int(kind.list_size) if arrow().types.is_fixed_size_list(kind) else None
+
+
+def leaf_type(kind: Any) -> LeafType:
+    """What the elements of a type without children are."""
+    types = arrow().types
+    text = str(kind)
+    name = _FLOATS.get(text, text)
+    if name in dtypes.DTYPES and dtypes.get(name).arrow:
+        return LeafType(name)
+    if types.is_null(kind) or types.is_struct(kind):
+        return LeafType(_HOLLOW, (0,))
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_decimal(kind):
+        return LeafType("text")
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return LeafType("bytes")
+    if types.is_fixed_size_binary(kind):
+        return LeafType("bytes")
+    if types.is_date(kind):
+        return LeafType("datetime64", unit="D" if types.is_date32(kind) else "ms")
+    if types.is_timestamp(kind):
+        return LeafType("datetime64", unit=kind.unit)
+    if types.is_duration(kind) or types.is_time(kind):
+        return LeafType("timedelta64", unit=kind.unit)
+    if text == "month_interval":
+        return LeafType("int32")
+    if text == "month_day_nano_interval":
+        return LeafType("int64", (3,))
+    raise UnsupportedError(f"the Arrow type {text[:100]} has no neutral form")
+
+
+def any_null(array: Any) -> bool:
+    """Whether anything in an array is null, at any level."""
+    pa = arrow()
+    if array.null_count:
+        return True
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return any_null(array.storage)
+    if pa.types.is_dictionary(kind):
+        return any_null(array.dictionary) or any_null(array.indices)
+    if pa.types.is_struct(kind):
+        return any(any_null(array.field(number)) for number in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return any_null(array.keys) or any_null(array.items)
+    if pa.types.is_null(kind):
+        return bool(len(array))
+    if pa.types.is_run_end_encoded(kind):
+        return any_null(array.values)
+    return _is_list(kind) and any_null(array.values)
+
+
+def elements_at(value: ColumnValue, level: int) -> int:
+    """How many elements a column has at a level of lists: 0 counts rows."""
+    if not isinstance(value, Ragged):
+        return math.prod(value.shape[: level + 1])
+    if not level:
+        return len(value)
+    above = min(level, len(value.splits))
+    return int(value.splits[above - 1][-1]) * math.prod(value.values.shape[1 : level + 1 - above])
+
+
+# ---- taking apart ------------------------------------------------------------
+
+
+class Shredded(NamedTuple):
+    """Flat columns by their keys, and masks of them and of what they stand in."""
+
+    columns: dict[Keys, ColumnValue]
+    masks: Masks
+
+
+def shred(array: Any, budget: Budget, where: str, wanted: Keys | None = None) -> Shredded:
+    """The flat columns of a validated array: all of them, or the one of some keys with the masks on its way."""
+    out = Shredded({}, {})
+    _shred(array, (), [], None, out, budget, where, wanted)
+    return out
+
+
+class Level(NamedTuple):
+    """Lists of some level: how many there are, and their row splits or the size that all of them have."""
+
+    lists: int
+    splits: Array | None = None
+    size: int = 0
+
+    def all_splits(self) -> Array:
+        return np.arange(self.lists + 1, dtype=np.int64) * self.size if self.splits is None else self.splits
+
+
+def _shred(
+    array: Any, keys: Keys, levels: list[Level], dead: Array | None, out: Shredded, budget: Budget, where: str,
+    wanted: Keys | None,
+) -> None:  # fmt: skip
+    """`dead` tells which elements stand below something that is not there: they count as there, and as zero."""
+    types = arrow().types
+    array = _decoded(array, budget, where)
+    kind = array.type
+    gone = _nulls(array)
+    missing = gone if dead is None or gone is None else gone & ~dead
+    if missing is not None and missing.any():
+        out.masks[keys, len(levels)] = ~missing
+    below = dead if gone is None else gone if dead is None else gone | dead
+    if types.is_struct(kind) and kind.num_fields:
+        for number, name in enumerate(_child_names(kind)):
+            if wanted is None or wanted[: len(keys) + 1] == (*keys, name):
+                _shred(array.field(number), (*keys, name), levels, below, out, budget, where, wanted)
+    elif types.is_fixed_size_list(kind):
+        size = kind.list_size
+        items = array.values.slice(array.offset * size, len(array) * size)
+        inside = None if below is None else np.repeat(below, size)
+        _shred(items, keys, [*levels, Level(len(array), None, size)], inside, out, budget, where, wanted)
+    elif types.is_map(kind):
+        splits, entries = _list_items(array, below, budget, where)
+        for number, name in enumerate(("key", "value")):
+            if wanted is None or wanted[: len(keys) + 1] == (*keys, name):
+                _shred(
+                    entries.field(number),
+                    (*keys, name),
+                    [*levels, Level(len(array), splits)],
+                    None,
+                    out,
+                    budget,
+                    where,
+                    wanted,
+                )
+    elif _is_list(kind):
+        splits, items = _list_items(array, below, budget, where)
+        _shred(items, keys, [*levels, Level(len(array), splits)], None, out, budget, where, wanted)
+    elif wanted is None or wanted == keys:
+        out.columns[keys] = _in_levels(_leaf_values(array, below, budget, where), levels)
+
+
+def _nulls(array: Any) -> Array | None:
+    """Which elements are null; None if none are."""
+    if not array.null_count:
+        return None
+    found: Array = np.asarray(array.is_null())
+    return found
+
+
+def _decoded(array: Any, budget: Budget, where: str) -> Any:
+    """The array without extensions, dictionaries, runs and views."""
+    pa = arrow()
+    while True:
+        kind = array.type
+        if isinstance(kind, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(kind):
+            array = _undictionaried(array, budget, where)
+        elif pa.types.is_run_end_encoded(kind):
+            budget.copy(len(array) * max(_width(kind.value_type), 1), f"column {where!r}", 0)
+            array = pa.compute.run_end_decode(array)
+        else:
+            return array
+
+
+def _width(kind: Any) -> int:
+    try:
+        return int(kind.bit_width) // 8
+    except ValueError:  # it varies
+        return 8
+
+
+def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
+    """The values that indices stand for."""
+    pa = arrow()
+    words, indices = array.dictionary, array.indices
+    kind = words.type
+    if _is_text(kind):
+        lengths = np.asarray(pa.compute.fill_null(pa.compute.binary_length(_wide(words, budget, where)), 0))
+        size = int(lengths[np.asarray(pa.compute.fill_null(indices, 0))].sum(dtype=np.int64)) if len(words) else 0
+        budget.copy(2 * (size + 8 * len(indices)), f"column {where!r}", 0)
+        words = _wide(words, budget, where)
+    else:
+        budget.copy(len(indices) * max(_width(kind), 1), f"column {where!r}", 0)
+    return words.take(indices)
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind).removesuffix("_view").removeprefix("large_") in ("string", "binary")
+
+
+def _wide(array: Any, budget: Budget, where: str) -> Any:
+    """Strings with 64-bit offsets: large_string or large_binary."""
+    pa = arrow()
+    text = str(array.type)
+    if text in ("large_string", "large_binary"):
+        return array
+    if text.endswith("_view"):
+        lengths = np.frombuffer(_buffer_of(array, 1), "<i4").reshape(-1, 4)
+        budget.copy(int(lengths[array.offset : array.offset + len(array), 0].clip(0).sum(dtype=np.int64)), where, 0)
+    budget.copy(8 * (len(array) + 1), f"column {where!r}", 0)
+    return array.cast(pa.large_string() if "string" in text else pa.large_binary())
+
+
+def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
+    """(row splits from 0 on, the items that they speak of); lists that are not there have none."""
+    types = arrow().types
+    if types.is_list_view(array.type) or types.is_large_list_view(array.type):
+        return _view_items(array, gone, budget, where)
+    wide = types.is_large_list(array.type)
+    kind = np.dtype("<i8" if wide else "<i4")
+    values = array.values if not types.is_map(array.type) else _entries(array)
+    if not len(array):
+        return np.zeros(1, kind), values.slice(0, 0)
+    offsets = np.frombuffer(_buffer_of(array, 1), kind)[array.offset : array.offset + len(array) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    values = values.slice(first, last - first)
+    offsets = offsets - offsets[0] if first else offsets
+    if gone is None:
+        return offsets, values
+    lengths = np.diff(offsets)
+    hidden = gone & (lengths > 0)
+    if hidden.any():
+        budget.copy(len(values) * 9, f"column {where!r}", 0)
+        values = values.filter(arrow().array(np.repeat(~hidden, lengths)))
+        lengths[hidden] = 0
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(kind)
+    return offsets, values
+
+
+def _view_items(array: Any, gone: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
+    """The same of list views, whose lists may stand anywhere among the items."""
+    wide = np.int64 if arrow().types.is_large_list_view(array.type) else np.int32
+    starts, lengths = (np.asarray(part, np.int64) for part in (array.offsets, array.sizes))
+    if gone is not None:
+        lengths = np.where(gone, 0, lengths)
+    splits = np.concatenate(([0], np.cumsum(lengths)))
+    total = int(splits[-1])
+    budget.copy(total * (8 + max(_width(array.type.value_type), 1)), f"column {where!r}", 0)
+    order = np.repeat(starts - splits[:-1], lengths) + np.arange(total)
+    return splits.astype(wide) if total <= np.iinfo(wide).max else splits, array.values.take(arrow().array(order))
+
+
+def _entries(array: Any) -> Any:
+    """All entries of a map, as structs."""
+    pa = arrow()
+    kind = array.type
+    fields = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    return pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
+
+
+def _buffer_of(array: Any, number: int) -> memoryview:
+    found = array.buffers()[number]
+    return memoryview(b"") if found is None else memoryview(found)
+
+
+def _leaf_values(array: Any, gone: Array | None, budget: Budget, where: str) -> Tensor | Strings:
+    """The elements of an array without children; those that are not there are zero or empty."""
+    kind, count = array.type, len(array)
+    leaf = leaf_type(kind)
+    if leaf.dtype == _HOLLOW:
+        return Tensor("uint8", (count, 0), b"")
+    if leaf.dtype in ("text", "bytes"):
+        return _string_values(array, gone, budget, where)
+    if leaf.dtype == "bool":
+        budget.copy(count, f"column {where!r}", 0)
+        start = array.offset
+        bits = np.frombuffer(_buffer_of(array, 1), np.uint8)[start // 8 : (start + count + 7) // 8]
+        flags = np.unpackbits(bits, count=start % 8 + count, bitorder="little")[start % 8 :]
+        if gone is not None:
+            flags[gone] = 0
+        return Tensor("bool", (count,), flags)
+    width = kind.bit_width // 8
+    data = _buffer_of(array, 1)[array.offset * width : (array.offset + count) * width]
+    if leaf.inner:  # months, days and nanoseconds
+        budget.copy(24 * count, f"column {where!r}", 0)
+        parts = np.frombuffer(data, _INTERVAL)
+        whole = np.stack([parts[name].astype("<i8") for name in _INTERVAL.names or ()], axis=1)
+        elements: Array = np.ascontiguousarray(whole)
+    elif width == 4 and leaf.unit:  # days, or a time of the day
+        budget.copy(8 * count, f"column {where!r}", 0)
+        elements = np.frombuffer(data, "<i4").astype("<i8")
+    elif gone is None:
+        return Tensor(leaf.dtype, (count,), data, origin=leaf.origin)
+    else:
+        budget.copy(width * count, f"column {where!r}", 0)
+        elements = np.frombuffer(data, f"V{width}").copy()
+    if gone is not None:
+        elements[gone] = np.zeros((), elements.dtype)
+    return Tensor(leaf.dtype, (count, *leaf.inner), elements.reshape(-1).view(np.uint8), origin=leaf.origin)
+
+
+def _string_values(array: Any, gone: Array | None, budget: Budget, where: str) -> Strings:
+    pa = arrow()
+    kind, count = array.type, len(array)
+    if pa.types.is_fixed_size_binary(kind):
+        width = kind.byte_width
+        budget.copy(8 * (count + 1), f"column {where!r}", 0)
+        data: Any = _buffer_of(array, 1)[array.offset * width : (array.offset + count) * width]
+        if gone is not None and width:
+            budget.copy(len(data), f"column {where!r}", 0)
+            data = np.frombuffer(data, np.uint8).reshape(count, width).copy()
+            data[gone] = 0
+        return Strings((count,), np.arange(count + 1, dtype=np.int64) * width, bytes_view(data))
+    if pa.types.is_decimal(kind):
+        budget.copy(count * (kind.precision + 16), f"column {where!r}", 0)
+        array = array.cast(pa.large_string())
+    array = _wide(array, budget, where)
+    if not count:
+        return Strings((0,), np.zeros(1, np.int64), b"", "utf-8" if "string" in str(array.type) else "bytes")
+    offsets = np.frombuffer(_buffer_of(array, 1), "<i8")[array.offset : array.offset + count + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    data = _buffer_of(array, 2)[first:last]
+    offsets = offsets - first if first else offsets
+    if gone is not None:
+        lengths = np.diff(offsets)
+        hidden = gone & (lengths > 0)
+        if hidden.any():
+            budget.copy(len(data) + 8 * count, f"column {where!r}", 0)
+            data = np.frombuffer(data, np.uint8)[np.repeat(~hidden, lengths)]
+            lengths[hidden] = 0
+            offsets = np.concatenate(([0], np.cumsum(lengths)))
+    return Strings((count,), offsets, bytes_view(data), "utf-8" if "string" in str(array.type) else "bytes")
+
+
+def _in_levels(elements: Tensor | Strings, levels: list[Level]) -> ColumnValue:
+    """Elements in the lists that they stand in: axes for the inner ones of one size, row splits for the others."""
+    cut = len(levels)
+    while cut and levels[cut - 1].splits is None:
+        cut -= 1
+    rows = levels[cut].lists if cut < len(levels) else elements.shape[0]
+    shape = (rows, *(level.size for level in levels[cut:]), *elements.shape[1:])
+    values: Tensor | Strings
+    if isinstance(elements, Tensor):
+        values = Tensor(elements.dtype, shape, elements.data, origin=elements.origin)
+    else:
+        values = Strings(shape, elements.offsets, elements.data, elements.encoding)
+    if not cut:
+        return values
+    return Ragged(values, tuple(level.all_splits() for level in levels[:cut]), origin=values.origin)
+
+
+def with_nulls(array: Any, mask: Array) -> Any:
+    """The same array, with nulls where the mask has no element."""
+    pa = arrow()
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, with_nulls(array.storage, mask))
+    valid = pa.py_buffer(bytes_view(np.packbits(mask, bitorder="little")))
+    if pa.types.is_struct(kind):
+        children = [array.field(number) for number in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, len(array), [valid], children=children)
+    if _is_list(kind):
+        own = [] if pa.types.is_fixed_size_list(kind) else [array.buffers()[1]]
+        return pa.Array.from_buffers(kind, len(array), [valid, *own], children=[array.values])
+    return pa.Array.from_buffers(kind, len(array), [valid, *array.buffers()[1:]])
+
+
+# ---- putting together -----------------------------------------------------------
+
+
+class Columns:
+    """The flat columns and masks that arrays are made of again."""
+
+    def __init__(self, columns: Mapping[Keys, ColumnValue], masks: Mapping[tuple[Keys, int], Array], rows: int) -> None:
+        self.columns, self.masks, self.rows = columns, masks, rows
+
+    def splits(self, keys: Keys, level: int, size: int | None, count: int) -> Array:
+        """The row splits of the lists of some level, of which there are `count`: those of any column below."""
+        for under, value in self.columns.items():
+            if under[: len(keys)] == keys:
+                found = _splits_of(value, level, count)
+                if found is None or len(found) != count + 1:
+                    raise _misfit(keys, f"lists of level {level}, {count} of them")
+                if size is not None and (np.diff(found) != size).any():
+                    raise _misfit(keys, f"lists of {size} elements")
+                return found
+        raise _misfit(keys, "a column")
+
+    def elements(self, keys: Keys, leaf: LeafType, count: int) -> Tensor | Strings:
+        """All elements of a column, one after another."""
+        value = self.columns.get(keys)
+        values = value.values if isinstance(value, Ragged) else value
+        strings = leaf.dtype in ("text", "bytes")
+        if values is None or isinstance(values, Strings) != strings:
+            raise _misfit(keys, leaf.dtype)
+        if isinstance(values, Strings):
+            if len(values.offsets) - 1 != count:
+                raise _misfit(keys, f"{count} strings")
+            return values
+        dtype = "int64" if leaf.unit and values.dtype == "int64" else leaf.stored  # a format without times
+        if values.dtype != dtype or values.nbytes != count * math.prod(leaf.inner) * dtypes.get(dtype).itemsize:
+            raise _misfit(keys, f"{count} elements of {leaf.dtype}")
+        return values
+
+    def validity(self, keys: Keys, level: int, count: int) -> Any:
+        """The bits that tell which elements there are; None if all are."""
+        mask = self.masks.get((keys, level))
+        if mask is None or mask.all():
+            return None
+        if len(mask) != count:
+            raise _misfit(keys, f"a mask of {count} elements")
+        return arrow().py_buffer(bytes_view(np.packbits(mask, bitorder="little")))
+
+
+def _splits_of(value: ColumnValue, level: int, count: int) -> Array | None:
+    ragged = len(value.splits) if isinstance(value, Ragged) else 0
+    if isinstance(value, Ragged) and level < ragged:
+        return value.splits[level]
+    inner = (value.values if isinstance(value, Ragged) else value).shape[1:]
+    axis = level - ragged
+    return np.arange(count + 1, dtype=np.int64) * inner[axis] if axis < len(inner) else None
+
+
+def _misfit(keys: Keys, what: str) -> LossError:
+    return LossError(
+        f"the column is not what its Arrow type says: expected {what}", feature="type", tensor="/".join(keys)
+    )
+
+
+def compose(kind: Any, columns: Columns) -> Any:
+    """The array of a type that these flat columns are of. LossError if they are not."""
+    return _compose(kind, (), 0, columns.rows, columns)
+
+
+def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns) -> Any:
+    pa = arrow()
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = _compose(kind.storage_type, keys, level, count, columns)
+        return pa.ExtensionArray.from_storage(kind, storage)
+    if types.is_dictionary(kind):
+        plain = _compose(kind.value_type, keys, level, count, columns)
+        encoded = plain if types.is_dictionary(plain.type) else plain.dictionary_encode()
+        indices, words = encoded.indices.cast(kind.index_type), encoded.dictionary.cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(indices, words, ordered=kind.ordered)
+    if types.is_run_end_encoded(kind):
+        plain = _compose(kind.value_type, keys, level, count, columns)
+        return pa.compute.run_end_encode(plain, run_end_type=kind.run_end_type)
+    valid = columns.validity(keys, level, count)
+    if types.is_struct(kind) and kind.num_fields:
+        children = [
+            _compose(field.type, (*keys, name), level, count, columns)
+            for name, field in zip(_child_names(kind), kind, strict=True)
+        ]
+        return pa.Array.from_buffers(kind, count, [valid], children=children)
+    if types.is_map(kind):
+        splits = columns.splits(keys, level, None, count)
+        total = int(splits[-1])
+        inside = [
+            _compose(part, (*keys, name), level + 1, total, columns)
+            for name, part in (("key", kind.key_type), ("value", kind.item_type))
+        ]
+        entries = pa.struct([kind.key_field, kind.item_field])
+        child = pa.Array.from_buffers(entries, total, [None], children=inside)
+        return pa.Array.from_buffers(kind, count, [valid, _offsets(splits, "<i4")], children=[child])
+    if _is_list(kind):
+        size = _list_size(kind)
+        splits = columns.splits(keys, level, size, count)
+        items = _compose(kind.value_type, keys, level + 1, int(splits[-1]), columns)
+        if size is not None:
+            return pa.Array.from_buffers(kind, count, [valid], children=[items])
+        wide = "<i8" if "large" in str(kind)[:5] else "<i4"
+        if types.is_list_view(kind) or types.is_large_list_view(kind):
+            buffers = [valid, _offsets(splits[:-1], wide), _offsets(np.diff(splits), wide)]
+            return pa.Array.from_buffers(kind, count, buffers, children=[items])
+        return pa.Array.from_buffers(kind, count, [valid, _offsets(splits, wide)], children=[items])
+    return _compose_leaf(kind, columns.elements(keys, leaf_type(kind), count), valid, count)
+
+
+def _offsets(splits: Array, width: str) -> Any:
+    if len(splits) and splits.max() > np.iinfo(width).max:
+        raise LossError("more elements than 32-bit lists of Arrow hold", feature="type")
+    return arrow().py_buffer(bytes_view(np.ascontiguousarray(splits, width)))
+
+
+def _compose_leaf(kind: Any, elements: Tensor | Strings, valid: Any, count: int) -> Any:
+    pa = arrow()
+    types = pa.types
+    if types.is_null(kind):
+        return pa.nulls(count)
+    if types.is_struct(kind):
+        return pa.Array.from_buffers(kind, count, [valid])
+    if isinstance(elements, Strings):
+        return _compose_strings(kind, elements, valid, count)
+    data: Any = elements.data
+    if elements.dtype == "bool":
+        data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
+    elif str(kind) == "month_day_nano_interval":
+        parts = np.frombuffer(data, "<i8").reshape(count, 3)
+        made = np.empty(count, _INTERVAL)
+        for number, name in enumerate(_INTERVAL.names or ()):
+            made[name] = _narrowed(parts[:, number], _INTERVAL[name])
+        data = made.view(np.uint8)
+    elif kind.bit_width == 32 and leaf_type(kind).unit:
+        data = _narrowed(np.frombuffer(data, "<i8"), np.dtype("<i4"))
+    return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(bytes_view(data))])
+
+
+def _narrowed(numbers: Array, kind: np.dtype[Any]) -> Array:
+    made = numbers.astype(kind)
+    if (made != numbers).any():
+        raise LossError(f"a number does not fit {kind.itemsize * 8} bits of its Arrow type", feature="type")
+    return made
+
+
+def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int) -> Any:
+    pa = arrow()
+    types = pa.types
+    if types.is_fixed_size_binary(kind):
+        lengths = np.diff(elements.offsets)
+        there = lengths == kind.byte_width
+        data: Any = elements.data
+        if not there.all():
+            flags = (
+                np.ones(count, bool)
+                if valid is None
+                else np.unpackbits(np.frombuffer(valid, np.uint8), count=count, bitorder="little").view(bool)
+            )
+            if (flags & ~there).any() or lengths[~there].any():
+                raise LossError(f"bytes of another length than {kind}", feature="type")
+            whole = np.zeros((count, kind.byte_width), np.uint8)
+            whole[there] = np.frombuffer(data, np.uint8).reshape(-1, kind.byte_width)
+            data = whole
+        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(bytes_view(data))])
+    text = types.is_decimal(kind) or "string" in str(kind)
+    if text != (elements.encoding == "utf-8"):
+        raise LossError(f"{elements.encoding} strings for {kind}", feature="type")
+    offsets = pa.py_buffer(bytes_view(np.ascontiguousarray(elements.offsets, "<i8")))
+    wide = pa.large_string() if text else pa.large_binary()
+    array = pa.Array.from_buffers(wide, count, [valid, offsets, pa.py_buffer(elements.data)])
+    try:
+        return array if array.type == kind else array.cast(kind)
+    except pa.ArrowException as error:  # not a number, or more than 32-bit offsets hold
+        raise LossError(f"text that is not {kind}: {str(error)[:100]}", feature="type") from None
