@@ -135,6 +135,8 @@ def test_40_a_name_twice_is_refused(format, tmp_path):
         pytest.skip("a sorted table: formats/test_checkpoint.py::test_hostile_tables[40 twice]")
     if format == "safetensors":
         pytest.skip("keys of JSON: hostile/test_json.py")
+    if format in ("arrow", "parquet"):
+        pytest.skip("tables may have such columns, which get numbers: formats/test_arrow.py, formats/test_parquet.py")
     made = NAMED[format](["a", "b", "a"])
     for way, outcome in readings(made, tmp_path).items():
         if format in ("tb", "delimited") and way in ("lazily", "inspect", "stats"):

@@ -40,6 +40,11 @@ def row_losses(document: Document) -> list[Loss]:
     return losses
 
 
+def _is_missing(leaf: Leaf) -> bool:
+    """Whether a column is None in its row."""
+    return leaf.kind == "none" and all(kind == "key" for kind, _ in leaf.path)
+
+
 def _as_column(leaf: Leaf) -> Leaf:
     """A Python number or text, or a list of them, as the value of a column, which notes what it was."""
     if leaf.kind in ("", "numpy", "dict", "list", "tuple"):
@@ -119,6 +124,7 @@ class RowTarget(Target):
         self._fills = chosen.rows and not chosen.masks  # what a row lacks
         self._created = create()
         self._dropped: set[str] = set()  # columns that can't be held
+        self._nones: dict[str, None] = {}  # columns that were None in some row
 
     def add(self, item: Document | Table) -> None:
         if isinstance(item, Table):
@@ -157,7 +163,8 @@ class RowTarget(Target):
 
     def _held_row(self, row: Document) -> Document:
         if self._masks:
-            row = row._replace(leaves=[leaf for leaf in row.leaves if leaf.kind != "none"])
+            self._nones.update((column_name(leaf), None) for leaf in row.leaves if _is_missing(leaf))
+            row = row._replace(leaves=[leaf for leaf in row.leaves if not _is_missing(leaf)])
         if self._notes:
             row = row._replace(leaves=list(map(_as_column, row.leaves)))
         news = self._new_leaves(row)
@@ -169,6 +176,8 @@ class RowTarget(Target):
 
     def close(self) -> list[str]:
         """Make it visible; the paths of the files."""
+        never = [name for name in self._nones if name not in self.names]
+        self._add_losses([Loss(name, "missing", "None in every row: there is no column of it") for name in never])
         return self._created.close()
 
     def abort(self) -> None:

@@ -131,14 +131,6 @@ ROWS = [
     ),
     Divergence(
         _IPC,
-        OURS,
-        "Converting a sequence of arrays to a fixed_shape_tensor",
-        "no rows of tensors whose axes are turned",
-        "pyarrow can't make an array of none of them",
-        example("arrow-turned"),
-    ),
-    Divergence(
-        _IPC,
         THEIRS,
         r"a compressed buffer of",
         "a compressed buffer outside of its body",

@@ -24,7 +24,7 @@ from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import empty
 from tensorbytes.formats._arrow.schemas import schema_origin
-from tensorbytes.formats._arrow.table import ColumnReader, StoredTable
+from tensorbytes.formats._arrow.table import ColumnReader, StoredTable, TableReader
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.formats._opened import Created, Opened, as_loss
 from tensorbytes.formats._torch import unread
@@ -230,13 +230,13 @@ class OpenedTable(Opened):
     @made_once
     def rows(self) -> bool:
         """Whether it is a table of rows, rather than one document in a single row."""
-        return self.data is not None and has_rows(self.data)
+        return self.data is not None and has_rows(self.data, self.limits)
 
     def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
         with naming(self.path):
             budget = Budget(self.limits)
             opened = _opened(self.data, budget)
-            readers = arrow_table.open_table(opened)
+            readers = arrow_table.open_table(opened, budget)
             if readers.unknown and not unread.skips(self.options):
                 asked = [one for one in readers.unknown if takes is None or takes(one.name)]
                 if asked:
@@ -244,7 +244,7 @@ class OpenedTable(Opened):
             names = [reader.name for reader, _ in readers.columns]
             everything = takes is None or all(map(takes, names))  # a tensor without a name is a column all the same
             chosen = None if everything or takes is None else [name for name in names if takes(name)]
-            yield from _batches(opened, _chosen(opened, chosen), size, budget)
+            yield from _batches(opened, _chosen(readers, chosen), size, budget)
 
     def as_document(self) -> Document | None:
         """A table of somebody else's says nothing beside its values that tables don't keep."""
@@ -329,9 +329,10 @@ class CreatedTable(Created):
 # ---- reading ------------------------------------------------------------------
 
 
-def has_rows(source: Any) -> bool:
+def has_rows(source: Any, limits: Limits = LIMITS) -> bool:
     """Whether a file is a table of rows, which read_batches gives, rather than one document in a single row."""
-    found = arrow_table.open_table(_opened(source, Budget(LIMITS)))
+    budget = Budget(limits)
+    found = arrow_table.open_table(_opened(source, budget), budget)
     return found.by_row and not any(reader.nested or {"layout", "of"} & set(note) for reader, note in found.columns)
 
 
@@ -358,7 +359,8 @@ def read_batches(
         raise UsageError(f"batches of {rows!r} rows: expected a whole number, 1 or more")
     budget = Budget(limits)
     opened = _opened(source, budget)
-    tables = _batches(opened, _chosen(opened, columns), rows, budget)
+    readers = arrow_table.open_table(opened, budget)
+    tables = _batches(opened, _chosen(readers, columns), rows, budget)
     return (_without_masks(table) for table in tables if table.rows)
 
 
@@ -377,9 +379,9 @@ def _texts(said: Any) -> dict[str, str]:
     return {str(key): str(text) for key, text in said.items()} if isinstance(said, dict) else {}
 
 
-def _chosen(stored: StoredTable, columns: Sequence[str] | None) -> list[_Chosen]:
+def _chosen(readers: TableReader, columns: Sequence[str] | None) -> list[_Chosen]:
     found = {}
-    for reader, note in arrow_table.open_table(stored).columns:
+    for reader, note in readers.columns:
         if columns is not None and reader.name not in columns:
             continue
         if "layout" in note or "of" in note or reader.nested:
@@ -388,16 +390,11 @@ def _chosen(stored: StoredTable, columns: Sequence[str] | None) -> list[_Chosen]
                 tensor=reader.name,
                 hints=[Hint(operation="load", arguments=("path",), purpose="reads the file")],
             )
-        if reader.name in found:
-            raise UnsupportedError(
-                f"two columns are named {reader.name!r}", tensor=reader.name, hints=[Hint(purpose="rename one")]
-            )
         found[reader.name] = reader, _texts(note.get("meta")), _texts(note.get("origin"))
     missing = [name for name in columns or () if name not in found]
     if missing:
-        raise UsageError(
-            f"there is no column {missing[0]!r}; there are {', '.join(map(repr, stored.schema.names[:8]))}"
-        )
+        names = [reader.name for reader, _ in readers.columns]
+        raise UsageError(f"there is no column {missing[0]!r}; there are {', '.join(map(repr, names[:8]))}")
     return list(found.values())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from tensorbytes.budget import Budget
@@ -98,12 +100,19 @@ class Ipc(StoredTable):
     def has_nulls(self, number: int) -> bool | None:
         if self._batches is not None:
             return any(any_null(batch.column(number)) for batch in self._batches)
-        kinds = [field.type for field in self.schema]
-        if any(map(arrow().types.is_dictionary, kinds)):  # whose words may be null, elsewhere
+        if self._has_dictionaries:  # whose words may be null, elsewhere
             return None
-        start = sum(map(_count_arrays, kinds[:number]))
-        stop = start + _count_arrays(kinds[number])
+        start, stop = self._array_numbers[number : number + 2]
         return any(any(batch.nulls[start:stop]) or len(batch.nulls) < stop for batch in self._claims)
+
+    @cached_property
+    def _has_dictionaries(self) -> bool:
+        return any("dictionary<" in str(field.type) for field in self.schema)
+
+    @cached_property
+    def _array_numbers(self) -> list[int]:
+        """Where the arrays of each field begin, among all."""
+        return [0, *itertools.accumulate(_count_arrays(field.type) for field in self.schema)]
 
     def _open(self, number: int | None) -> Any:
         pa = arrow()

@@ -415,18 +415,31 @@ class ColumnReader:
     def path(self) -> Path:
         return tuple(("key", key) for key in (self.field, *self.keys))
 
+    def shape(self, by_row: bool) -> tuple[int | None, ...]:
+        """Of the value: all rows, or what the only one holds."""
+        rows = (sum(self.stored.lengths),) if by_row else (None,) if self.nested else ()
+        return (*rows, *self.form.dims)
+
+    def check(self, by_row: bool, budget: Budget) -> None:
+        """Raise over a shape that no memory could hold."""
+        width = 8 if self.form.base == "strings" else dtypes.get(self.form.dtype).itemsize
+        check_shape([n or 0 for n in self.shape(by_row)], width, budget, 0)
+
     def places(self, budget: Budget) -> dict[Place, int]:
         """The masks that there are, and how many elements each has. Where no statistics tell, the column is read."""
         if self.stored.has_nulls(self.number) is False:
             return {}
-        if self.stored.has_nulls(self.number) and self._is_flat():
-            return {((), 0): sum(self.stored.lengths)}
+        told = self.told_places()
+        if told:
+            return told
         arrays = self.arrays(0, len(self.stored.lengths), budget.renewed(self.stored.size))
         _, masks = self.read_with_masks(arrays, budget.renewed(self.stored.size))
         return {place: len(mask) for place, mask in masks.items()}
 
-    def _is_flat(self) -> bool:
-        return not content_type(self.type).num_fields
+    def told_places(self) -> dict[Place, int]:
+        """The masks that statistics alone tell of."""
+        flat = not content_type(self.type).num_fields
+        return {((), 0): sum(self.stored.lengths)} if flat and self.stored.has_nulls(self.number) else {}
 
     def claim(self, first: int, last: int) -> int:
         """The bytes that some chunks would take, where they are not views."""
@@ -467,6 +480,8 @@ class ColumnReader:
             if len(pieces) > 1:  # joining copies them
                 budget.copy(sum(piece.nbytes for piece, _ in pieces), f"column {self.name!r}", 0)
             found, masks = joined([piece for piece, _ in pieces]), _joined_masks(pieces)
+        if masks and self.stored.has_nulls(self.number) is False:
+            raise CorruptError(f"column {self.name!r} has nulls, of which its statistics don't know", at=0)
         if isinstance(found, Tensor) and dtypes.get(found.dtype).bits < 8:
             check_bits(found, None)
         return found, masks
@@ -538,8 +553,8 @@ class TableReader(NamedTuple):
     meta: dict[str, str]  # of the whole
 
 
-def open_table(stored: StoredTable) -> TableReader:
-    """The readers of a table's columns. Nothing but the schema is looked at."""
+def open_table(stored: StoredTable, budget: Budget) -> TableReader:
+    """The readers of a table's columns, as far as the limits allow. Nothing but the schema is looked at."""
     with refusing("the schema"):
         overall = _note((stored.schema.metadata or {}).get(KEY), "the schema's note")
         by_row, meta = overall.get("rows", True), overall.get("document", {})
@@ -564,6 +579,7 @@ def open_table(stored: StoredTable) -> TableReader:
                     flat_names.add(own)
                     found.append((FlatReader(stored, number, name, own, flat), {}))
                 continue
+            name = unique(name, flat_names)
             flat_names.add(name)
             reader = ColumnReader(stored, number, name, note)
             if reader.nested and by_row:
@@ -574,6 +590,10 @@ def open_table(stored: StoredTable) -> TableReader:
                 found.append((reader, note))
     if not found and not unknown:
         raise UnsupportedError("a table without columns holds no tensors")
+    if len(found) > budget.max_tensors:
+        raise LimitError(f"over {budget.max_tensors} columns", hints=[MORE_TENSORS])
+    for reader, _ in found:
+        reader.check(by_row, budget)
     return TableReader(by_row, found, unknown, meta)
 
 
@@ -601,9 +621,7 @@ def _note(data: bytes | None, what: str) -> dict[str, Any]:
 
 def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False) -> Document:
     """What a table holds; lazily, as views and as values that are read when asked. `skip`: without what is unknown."""
-    by_row, found, unknown, meta = open_table(stored)
-    if len(found) > budget.max_tensors:
-        raise LimitError(f"over {budget.max_tensors} columns", hints=[MORE_TENSORS])
+    by_row, found, unknown, meta = open_table(stored, budget)
     budget.objects(len(found), "columns", 0, _COLUMN_BYTES)
     if unknown and not skip and not lazy:
         others = len(unknown) - 1
@@ -663,9 +681,7 @@ def _deferred_masks(reader: ColumnReader, budget: Budget) -> list[Leaf]:
     stored = reader.stored
 
     def fetch(place: Place) -> Value:
-        again = budget.renewed(stored.size)
-        _, masks = reader.read_with_masks(reader.arrays(0, len(stored.lengths), again), again)
-        return _flags(masks[place])
+        return _flags(_whole(reader, True, budget.renewed(stored.size))[1][place])
 
     return [
         _mask_leaf(reader, place, Deferred("tensor", "bool", (count,), partial(fetch, place), count))
@@ -678,6 +694,8 @@ def _whole(reader: ColumnReader, by_row: bool, budget: Budget) -> tuple[ColumnVa
     found, masks = reader.read_with_masks(arrays, budget)
     if masks and not by_row:
         raise CorruptError(f"column {reader.name!r} has nulls, in a table of one row", at=0)
+    if by_row and not masks:  # statistics may speak of nulls that are not there
+        masks = {place: np.ones(count, bool) for place, count in reader.told_places().items()}
     for dense in (found, found.values) if isinstance(found, Ragged) else (found,):
         if not isinstance(dense, Ragged):
             width = dtypes.get(dense.dtype).itemsize if isinstance(dense, Tensor) else 8
@@ -698,12 +716,10 @@ def _row_or_column(reader: ColumnReader, found: ColumnValue, by_row: bool) -> Co
 
 def _deferred(reader: ColumnReader, by_row: bool, budget: Budget) -> Value | Deferred:
     stored, held = reader.stored, reader.form
-    rows = (sum(stored.lengths),) if by_row else (None,) if reader.nested else ()
-    shape: tuple[int | None, ...] = (*rows, *held.dims)
+    shape = reader.shape(by_row)
     size = 0
     if held.kind == "tensor":
-        known = check_shape([n or 0 for n in shape], dtypes.get(held.dtype).itemsize, budget, 0)
-        size = dtypes.nbytes(dtypes.get(held.dtype), known)
+        size = dtypes.nbytes(dtypes.get(held.dtype), tuple(n or 0 for n in shape))
         simple = not isinstance(reader, FlatReader) and is_plain(reader.type, reader.own)
         if simple and stored.at_hand and len(stored.lengths) == 1 and stored.has_nulls(reader.number) is False:
             return _row_or_column(reader, reader.read(reader.arrays(0, 1, budget), budget, trusted=True), by_row)
