@@ -201,6 +201,45 @@ class Table(NamedTuple):
         return self.paths.get(name, (("key", name),))
 
 
+class Missing(NamedTuple):
+    """How many elements of a column are missing: of its rows, of its lists, and of the structs around it."""
+
+    count: int
+    exact: bool = True  # or at least so many
+
+    def __str__(self) -> str:
+        return f"{'' if self.exact else 'at least '}{self.count} null"
+
+
+class Listing(NamedTuple):
+    """What a document holds, without its masks, and what is missing in its columns as far as that is known."""
+
+    document: Document
+    missing: Mapping[str, Missing]
+
+
+def listing(document: Document, local: bool) -> Listing:
+    """A document as it is listed: masks are counted, where they need not be fetched from afar."""
+    told = {column: name for column, (name, _) in _told_places(document.origin.get(MASKS, "{}")).items()}
+    kept, found = [], {}
+    for leaf in document.leaves:
+        is_mask = bool(leaf.path) and leaf.path[-1][0] == "mask"
+        owner = path_name(leaf.path[:-1]) if is_mask else told.get(str(leaf.name))
+        if owner is None or leaf.header.dtype != "bool":
+            kept.append(leaf)
+        elif local or leaf.value.at_hand:
+            flags = _flags(leaf.read())
+            before = found.get(owner, Missing(0)).count
+            found[owner] = Missing(before + len(flags) - int(np.count_nonzero(flags)))
+    names = [str(leaf.name) for leaf in kept]
+    for owner in [owner for owner in found if owner not in names]:  # a struct
+        count = found.pop(owner).count
+        for name in names:
+            if name.startswith(f"{owner}/"):
+                found[name] = Missing(found.get(name, Missing(0)).count + count)
+    return Listing(document._replace(leaves=kept), found)
+
+
 def table_of(document: Document) -> Table:
     """The rows that a document says it is."""
     assert document.rows is not None

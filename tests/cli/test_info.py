@@ -368,3 +368,23 @@ def test_through_the_real_command(tmp_path):
     record_file(tmp_path / "train.tfrecord", 5)
     assert piped("info", "train.tfrecord", "--json", cwd=tmp_path).item["objects"] == 5
     assert "5 records" in in_terminal("train.tfrecord", cwd=tmp_path).plain
+
+
+def test_nulls_have_a_column_of_their_own(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"a": [1, None, None], "b": [1, 2, 3]}), tmp_path / "x.parquet")
+    text = in_terminal("info", tmp_path / "x.parquet").plain
+    assert [line.split()[:4] for line in text.splitlines()[-3:]] == [
+        ["name", "dtype", "shape", "null"],
+        ["a", "int64", "[3]", "2"],
+        ["b", "int64", "[3]", "24"],
+    ]
+    assert "a  none   none" in in_terminal("head", tmp_path / "x.parquet").plain
+
+
+def test_layers_that_are_alike_add_up_their_nulls():
+    tensors = [info("h.0", 4, nulls=1, nulls_exact=True), info("h.1", 4), info("h.2", 4, nulls=2)]
+    root = tree.build(tensors)
+    tree.fold_alike(root)
+    (folded,) = root.children
+    assert (folded.tensor.nulls, folded.tensor.nulls_exact) == (3, False)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tensorbytes import frameworks, testing
+from tensorbytes import formats, frameworks, testing
 from tensorbytes.testing import Outcome
-from tests.support import ROOT, fidelity
+from tests.support import ROOT, fidelity, presence
 
 PAGE = ROOT / "docs" / "fidelity.md"
 STALE = "docs/fidelity.md is out of date: run `make fidelity`"
@@ -23,6 +23,14 @@ def test_nothing_is_lost_by_this_library(committed):
         for title, table in committed.items():
             if title != "Summary":
                 assert not any("LOST" in cells[name] for cells in table.values())
+
+
+def test_what_is_missing_stays_missing(committed):
+    table = committed[presence.TITLE]
+    for label, outcomes in presence.measure(formats.writable()).items():
+        assert {name: fidelity.cell([made]) for name, made in outcomes.items()} == table[label], STALE
+        assert {made.verdict for made in outcomes.values()} <= {"exact", "refused"}
+        assert {name for name, made in outcomes.items() if made.verdict == "exact"} >= {"arrow", "parquet", "tb", "npz"}
 
 
 ONE_IN = 25  # of all cases, before each commit

@@ -511,3 +511,16 @@ def test_a_deflated_archive_is_inflated_once(tmp_path, monkeypatch):
         inflated.clear()
         tb.convert(tmp_path / "s.npz", tmp_path / f"o.{suffix}")
         assert sorted(inflated) == ["a.npy", "b.npy"], suffix
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "tfrecord"])
+def test_a_column_that_is_none_in_every_row_is_told(tmp_path, suffix):
+    tb.save({"a": np.int64(1), "b": None, "c": None}, tmp_path / "x.tb")
+    with open(tmp_path / "x.tb", "ab") as file:
+        file.write(tb.dumps({"a": np.int64(2), "b": None, "c": np.int64(3)}))
+    with pytest.raises(tb.errors.LossError, match="b: left out: it is None in every row"):
+        tb.convert(tmp_path / "x.tb", tmp_path / f"x.{suffix}")
+    assert not (tmp_path / f"x.{suffix}").exists()
+    report = tb.convert(tmp_path / "x.tb", tmp_path / f"x.{suffix}", allow="missing")
+    assert any(loss.name == "b" and loss.dropped for loss in report.losses)
+    assert {tensor.name: tensor.nulls for tensor in tb.inspect(tmp_path / f"x.{suffix}").tensors} == {"a": None, "c": 1}

@@ -214,3 +214,50 @@ def test_records_without_any_feature_are_counted(tmp_path):
     found = tb.diff(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord")
     assert found.rows == (3, 2)
     assert not found.identical
+
+
+def write_nulls(path, **options):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "id": [1, 2, 3, 4],
+        "x": [1.5, None, 2.5, None],
+        "s": [{"a": 1, "b": "x"}, None, {"a": None, "b": "z"}, {"a": 4, "b": ""}],
+        "l": [[1, None], [], None, [2]],
+        "w": pa.array(["a", None, "b", "a"]).dictionary_encode(),
+    }
+    pq.write_table(pa.table(columns), path, **options)
+
+
+NULLS = {"x": 2, "s/a": 2, "s/b": 1, "l": 2, "w": 1}
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet", "tb", "npz"])
+def test_what_is_missing_is_counted(suffix, tmp_path):
+    write_nulls(tmp_path / "x.parquet")
+    if suffix != "parquet":
+        tb.convert(tmp_path / "x.parquet", tmp_path / f"x.{suffix}")
+    found = tb.inspect(tmp_path / f"x.{suffix}")
+    assert {tensor.name: tensor.nulls for tensor in found.tensors} == {"id": None} | NULLS
+    assert all(tensor.nulls_exact for tensor in found.tensors if tensor.nulls)
+    assert "  2 null" in str(found)
+    assert "arrow.schema" not in str(found)
+
+
+def test_what_is_missing_without_statistics_is_counted_on_request(tmp_path):
+    write_nulls(tmp_path / "x.parquet", write_statistics=False, row_group_size=2)
+    found = tb.inspect(tmp_path / "x.parquet")
+    assert [tensor.nulls for tensor in found.tensors] == [0, 1, 1, 1, 1, 1]
+    assert not any(tensor.nulls_exact for tensor in found.tensors)
+    assert "at least 1 null" in str(found)
+    every = tb.inspect(tmp_path / "x.parquet", scan="all")
+    assert {tensor.name: tensor.nulls for tensor in every.tensors if tensor.nulls_exact} == NULLS
+
+
+def test_what_records_lack_is_counted_as_far_as_they_were_looked_at(tmp_path):
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        for number in range(50):
+            writer.write({"id": number} | ({"x": np.float32(1)} if number % 5 else {}))
+    some, every = tb.inspect(tmp_path / "x.tfrecord", scan=20), tb.inspect(tmp_path / "x.tfrecord")
+    assert [(tensor.nulls, tensor.nulls_exact) for tensor in some.tensors] == [(None, False), (4, False)]
+    assert "in 16, at least 4 null" in str(some)
+    assert [(tensor.nulls, tensor.nulls_exact) for tensor in every.tensors] == [(None, False), (10, True)]

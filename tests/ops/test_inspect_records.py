@@ -65,7 +65,7 @@ def test_features_are_counted_and_measured(tmp_path, name, compression):
     }
     text = str(found)
     assert "looked at the first 1000 records" in text
-    assert "caption  bytes optional  [2]  in 334  2 values" in text
+    assert "caption  bytes optional  [2]  in 334, at least 666 null  2 values" in text
     json.dumps(found.to_dict())
     whole = tb.inspect(path, scan="all")
     assert (whole.objects, whole.sampled) == (1500, None)

@@ -26,8 +26,8 @@ from pathlib import Path
 from tests.support import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Pages with a package that needs a process of its own: tfrecord brings the same messages as TensorFlow.
-ALONE = {"tfrecord.md": "tfrecord"}
+# Pages that need a process of their own, and a package: one forks workers, tfrecord brings messages of TensorFlow's.
+ALONE = {"records.md": "torch", "tfrecord.md": "tfrecord"}
 KINDS = ("console", "proto", "py", "python")
 COLUMNS, ROWS = 100, 40
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$(?:\n+^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support import ROOT
+from tests.support import ROOT, presence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -325,6 +325,10 @@ def render(results: Results, cases: list[Case]) -> str:
     for table, rows in tables(results, cases).items():
         lines = ([label, *(cells[column] for column in results)] for label, cells in rows.items())
         parts += [f"\n## {TITLES[table]}\n", markdown(["", *results], lines)]
+    names = formats.writable()
+    found = presence.measure(names)
+    lines = ([label, *(cell([outcomes[name]]) for name in names)] for label, outcomes in found.items())
+    parts += [f"\n## {presence.TITLE}\n", presence.INTRO, markdown(["", *names], lines)]
     return "\n".join(parts) + "\n"
 
 

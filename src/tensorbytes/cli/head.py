@@ -67,7 +67,7 @@ def _head(file: InputFile, args: argparse.Namespace, out: Output) -> int:
         return 0
     if opened.rows:
         first = next(opened.tables(args.count, selection.takes if args.names else None), None)
-        made = [{str(leaf.name): leaf.read() for leaf in row.leaves} for row in first.documents()] if first else []
+        made = selecting.table_rows(first) if first else []
         _show_rows("row", iter(enumerate(made)), file, selection, args, out)
         return 0
     documents = opened.documents()

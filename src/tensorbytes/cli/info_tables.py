@@ -108,12 +108,12 @@ def _line(line: tree.Line, total: int, out: Output) -> list[str | Cell]:
     held = Cell(held_text(node.tensors, node.values), DIM)
     shares = _share(min(node.nbytes, total), total, out) if node.tensors else ["", ""]
     size = size_text(node.nbytes) if node.tensors else ""
-    return [Cell(name, "bold"), alike, held, size, *shares, size_text(node.stored or None), ""]
+    return [Cell(name, "bold"), alike, held, "", size, *shares, size_text(node.stored or None), ""]
 
 
 def _cells(tensor: TensorInfo, total: int, out: Output) -> list[str | Cell]:
     if tensor.kind == "object":
-        return [tensor.dtype, Cell("not read", DIM), "", "", "", "", ""]
+        return [tensor.dtype, Cell("not read", DIM), "", "", "", "", "", ""]
     size = "?" if tensor.nbytes is None else size_text(tensor.nbytes)
     shares = _share(tensor.nbytes or 0, total, out)
     # The error of a quantization comes after a comma.
@@ -122,8 +122,15 @@ def _cells(tensor: TensorInfo, total: int, out: Output) -> list[str | Cell]:
     if tensor.python:
         spelled = value_text(tensor, out)
         shape = spelled or (shape_text(tensor.shape) if tensor.shape else "")
-        return [kind_text(tensor), shape, "" if spelled else size, "", "", "" if spelled else stored, ""]
-    return [kind_text(tensor), shape_text(tensor.shape), size, *shares, stored, Cell(how, DIM)]
+        return [kind_text(tensor), shape, "", "" if spelled else size, "", "", "" if spelled else stored, ""]
+    return [kind_text(tensor), shape_text(tensor.shape), _nulls(tensor), size, *shares, stored, Cell(how, DIM)]
+
+
+def _nulls(tensor: TensorInfo) -> str | Cell:
+    """How many of its elements are missing, where any may be."""
+    if tensor.nulls is None:
+        return ""
+    return Cell(f"{tensor.nulls:,}{'' if tensor.nulls_exact else ' or more'}", "yellow" if tensor.nulls else DIM)
 
 
 def value_text(tensor: TensorInfo, out: Output) -> str:
@@ -158,13 +165,14 @@ def _table(rows: Sequence[Sequence[str | Cell]], out: Output) -> None:
         Heading("name", fold=True, least=30),
         Heading("dtype", drop=1),
         Heading("shape"),
+        Heading("null", right=True, drop=2),
         Heading("size", right=True),
         Heading("share", right=True, drop=4),
         Heading("", drop=3),
         Heading("stored", right=True, drop=2),
         Heading("as", drop=5),
     ]
-    _trimmed(columns, rows, out, {4, 5} if len(rows) == 1 else set())
+    _trimmed(columns, rows, out, {5, 6} if len(rows) == 1 else set())
 
 
 def _text(cell: str | Cell) -> str:

@@ -18,6 +18,7 @@ from tensorbytes.errors import UsageError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io.storage import naming
 from tensorbytes.ops.addressing import Address
+from tensorbytes.rows import Table
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, unflatten
 
@@ -241,14 +242,22 @@ def restored(document: Document, path: str) -> Any:
         return unflatten(document.leaves, lambda value: value)
 
 
+def table_rows(table: Table) -> list[dict[str, Any]]:
+    """The rows of a table: what one lacks is None; masks of what is missing inside of rows are values beside them."""
+    table = table.with_mask_columns(rows_as_well=False)
+    return [
+        dict.fromkeys(table.columns) | {str(leaf.name): leaf.read() for leaf in row.leaves} for row in table.documents()
+    ]
+
+
 def _row_of_table(address: Address, source: Any) -> SelectedRows:
     number, count = address.number or 0, 0
     if number < 0:
         raise UsageError(f"{address}: rows of this format are counted from the front, #0 first")
     for table in source.tables(4096):
         if number < count + table.rows:
-            document = next(table.cut(number - count, number - count + 1).documents())
-            return SelectedRows("row", iter([(number, {str(leaf.name): leaf.read() for leaf in document.leaves})]))
+            row = table_rows(table.cut(number - count, number - count + 1))[0]
+            return SelectedRows("row", iter([(number, row)]))
         count += table.rows
     raise UsageError(f"{address}: there are {count} rows, numbered from 0")
 

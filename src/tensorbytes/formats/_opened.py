@@ -16,7 +16,7 @@ from tensorbytes.errors import Limits, LossError, TensorbytesError, UnsupportedE
 from tensorbytes.io import storage
 from tensorbytes.io.source import Source
 from tensorbytes.io.storage import naming
-from tensorbytes.rows import Table, join_tables
+from tensorbytes.rows import Listing, Table, join_tables, listing
 from tensorbytes.tensor import Array, Tensor, Value
 from tensorbytes.tree import Document, Leaf, to_plain
 
@@ -80,6 +80,12 @@ class Opened:
         """The documents one after another; a table is the dict of its columns. Errors name the file."""
         with naming(self.path):
             yield from map(to_plain, self.decode(lazy))
+
+    def listed(self, everything: bool = False) -> Iterator[Listing]:
+        """The documents for whoever asks what there is. `everything`: what is missing is counted, whatever it takes."""
+        with naming(self.path):
+            for document in self.decode(lazy=True):
+                yield listing(document, everything or storage.is_local(self.path))
 
     @property
     def kind(self) -> str:
@@ -223,6 +229,10 @@ class CreatedStream(Created):
         self._count = 0
         self._open = contextlib.ExitStack()
         self._file = self._open.enter_context(storage.writing(target, sync=sync))
+
+    def prepare(self, table: Table) -> Table:
+        """What is missing inside of rows is told by values beside them; a row that is missing is left out."""
+        return table.with_mask_columns(rows_as_well=False)
 
     def add(self, item: Document | Table) -> None:
         for document in item.documents() if isinstance(item, Table) else [item]:

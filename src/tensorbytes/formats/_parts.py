@@ -39,7 +39,7 @@ from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, Dense
 from tensorbytes.errors import MORE_TENSORS, CorruptError, LimitError
-from tensorbytes.formats import ADVISORY, _layout, check_plain
+from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE, _layout, check_plain
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.tensor import ENCODINGS, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value, amended
@@ -105,8 +105,10 @@ def pack(
             note["index"] = index
         if document.meta and index == 0:
             note["document"] = _texts(document.meta)
-        if document.origin and index == 0 and advisory:
-            note["document_origin"] = _texts(document.origin)
+        if index == 0:
+            told = {key: text for key, text in document.origin.items() if advisory or key not in ADVISORY_OF_THE_WHOLE}
+            if told:
+                note["document_origin"] = _texts(told)
         base = leaf.name if leaf.name is not None else unnamed
         utf8(base)
         value = leaf.value if leaf.header.kind == "tensor" else leaf.read()

@@ -40,6 +40,7 @@ from tensorbytes.deferred import Deferred, Dense
 from tensorbytes.errors import MORE_TENSORS, USE_TB, Hint, LimitError, Limits, LossError, UsageError
 from tensorbytes.formats import (
     ADVISORY,
+    ADVISORY_OF_THE_WHOLE,
     Format,
     Option,
     Options,
@@ -156,7 +157,7 @@ def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tu
         value = leaves[0].value
         meta = {**value.meta, **meta}
         leaves = [leaves[0]._replace(value=amended(value, value.name, {}))]
-    parts = None if extended else _plain(leaves)
+    parts = None if extended or document.origin.keys() - ADVISORY_OF_THE_WHOLE else _plain(leaves)
     if parts is None and not extended:
         for leaf in leaves:
             _refuse(leaf)

@@ -144,6 +144,9 @@ def _absorb(node: Node, other: Node) -> None:
         # What differs comes after a comma: the error of a quantization.
         ways = {tensor.stored.partition(",")[0] for tensor in (node.tensor, other.tensor)}
         node.tensor = replace(node.tensor, stored=ways.pop() if len(ways) == 1 else "varies")
+    if node.tensor is not None and other.tensor is not None and other.tensor.nulls is not None:
+        exact = other.tensor.nulls_exact and (node.tensor.nulls_exact or node.tensor.nulls is None)
+        node.tensor = replace(node.tensor, nulls=(node.tensor.nulls or 0) + other.tensor.nulls, nulls_exact=exact)
     node.members += other.members
     for child, twin in zip(node.children, other.children, strict=True):
         _absorb(child, twin)

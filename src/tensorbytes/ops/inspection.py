@@ -21,6 +21,7 @@ from tensorbytes.notebook import Displayed
 from tensorbytes.ops.plain import spell_non_finite
 from tensorbytes.ops.plural import many
 from tensorbytes.reader import Entry
+from tensorbytes.rows import LEVELS, MASKS, Missing
 from tensorbytes.tree import Leaf, restore
 
 # A stream may hold millions of tensors: the first ones show what it is like.
@@ -28,6 +29,8 @@ _MOST_LISTED = 10_000
 _MOST_SHOWN = 60
 _MOST_VALUE_BYTES = 128
 _SPELLED = ("complex", "bytes", "numpy")  # Python values that JSON lacks are given as text
+# Of the origin of a whole, what is told in another way or only to machines.
+_UNTOLD = frozenset({"arrow.schema", MASKS, LEVELS})
 # What is in event files, and what that consists of.
 _EVENT_UNITS = ("event", "tag")
 
@@ -43,6 +46,8 @@ class TensorInfo:
     nbytes: int | None = None  # in memory
     meta: Mapping[str, str] = field(default_factory=dict)
     optional: bool = False
+    nulls: int | None = None  # elements that are missing: of rows, of their lists, of the structs around them
+    nulls_exact: bool = False  # or there are at least so many
     stored: str = ""  # how it is compressed and quantized
     stored_nbytes: int | None = None  # what that takes, where it is not nbytes
     # Of features of records, and of tags of event files, as far as they were looked at:
@@ -86,8 +91,8 @@ class Inspection(Displayed):
 
     @property
     def told_meta(self) -> dict[str, str]:
-        """The metadata that is worth a line: not the versions of a state_dict's modules."""
-        own = {key: text for key, text in self.origin.items() if key not in ADVISORY_OF_THE_WHOLE}
+        """The metadata that is worth a line: not the versions of a state_dict's modules, nor a schema in base64."""
+        own = {key: text for key, text in self.origin.items() if key not in ADVISORY_OF_THE_WHOLE | _UNTOLD}
         return {**own, **self.meta}
 
     @property
@@ -140,6 +145,9 @@ def inspect(
 
     Of records the first ones are looked at, 1,000 of them or 16 MB: in how many each feature is, how
     many values it has, what its bytes look like. `scan` is another number of records, or "all".
+
+    What is null in tables is told as their statistics count it; where there are none, as the first rows show it:
+    at least so many. With `scan="all"` it is counted.
     """
     source = opening.open_file(path, format, limits=limits, options=read_options)
     if source.holds_records:
@@ -151,21 +159,23 @@ def inspect(
     objects, listed_all = 0, True
     meta: dict[str, str] = {}
     origin: dict[str, str] = {}
-    for document in source.documents():
+    for document, missing in source.listed(everything=scan == "all"):
         if not objects:
             meta, origin = dict(document.meta), dict(document.origin)
         objects += 1
         if len(found) < _MOST_LISTED:
-            found += [_info(leaf, source.path) for leaf in document.leaves]
+            found += [_info(leaf, source.path, missing.get(str(leaf.name))) for leaf in document.leaves]
         else:
             listed_all = False
     return Inspection(source.path, source.format, size, found, objects, meta, origin, listed_all=listed_all)
 
 
-def _info(leaf: Leaf, path: str) -> TensorInfo:
+def _info(leaf: Leaf, path: str, missing: Missing | None) -> TensorInfo:
     entry = Entry(leaf, lambda value: value, path)
     kind, dtype, shape, size = leaf.header  # of some values the size is known when they are read
     info = TensorInfo(entry.name, kind, dtype, shape, size, dict(entry.meta))
+    if missing is not None:
+        info = replace(info, nulls=missing.count, nulls_exact=missing.exact)
     if leaf.kind and leaf.kind != "object":
         info = replace(info, python=leaf.kind, value=_value(leaf, path))
     stored = entry.stored
@@ -243,6 +253,8 @@ def _features(
                 info,
                 present=about.present,
                 optional=feature.optional or about.present < found.records,
+                nulls=found.records - about.present or None,
+                nulls_exact=found.complete and about.present < found.records,
                 lengths=about.lengths,
                 sizes=about.sizes,
                 steps=about.steps,
@@ -348,16 +360,19 @@ def _cells(tensor: TensorInfo, whole: Inspection) -> tuple[str, ...]:
     name = "each record" if tensor.kind == "record" else _name(tensor.name)
     first = (name, tensor.dtype + _mark(tensor), shape, _bytes(tensor.nbytes))
     if tensor.kind == "object":
-        return (name, tensor.dtype, "not read", "", "")
+        return (name, tensor.dtype, "not read", "", "", "")
     if tensor.python:
         known = tensor.value is not None or tensor.python == "none"
         kind = tensor.dtype if tensor.python == "numpy" else tensor.python
         spelled = tensor.value if tensor.python in _SPELLED else repr(tensor.value)
         first = (name, kind, f"= {printable(str(spelled))}", "") if known else (name, kind, *first[2:])
     if not whole.lists_records:
-        return (*first, f"in {tensor.stored_nbytes}: {tensor.stored}" if tensor.stored else "")
+        stored = f"in {tensor.stored_nbytes}: {tensor.stored}" if tensor.stored else ""
+        return (*first, stored, "" if tensor.nulls is None else str(Missing(tensor.nulls, tensor.nulls_exact)))
     looked = whole.sampled if whole.sampled is not None else whole.objects
     present = "in all" if tensor.present == looked else f"in {tensor.present}"
+    if tensor.nulls and not tensor.nulls_exact:
+        present += f", {Missing(tensor.nulls, exact=False)}"
     steps = "" if tensor.steps is None else _range(tensor.steps, "step") + " of "
     values = "" if tensor.lengths is None else steps + _range(tensor.lengths, "value")
     return (*first, present, values, "" if tensor.sizes is None else _range(tensor.sizes, "byte"), tensor.content)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorbytes import formats
 from tensorbytes.errors import Hint, LossError, UsageError
-from tensorbytes.formats import ADVISORY
+from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE
 from tensorbytes.formats._opened import Created
 from tensorbytes.ops import fitting
 from tensorbytes.ops.report import Loss, refuse
@@ -38,6 +38,10 @@ def row_losses(document: Document) -> list[Loss]:
         own = {key: text for key, text in value.origin.items() if key not in ADVISORY | _OF_COLUMNS}
         losses += [Loss(leaf.name, "meta", f"metadata {key}={text!r}") for key, text in {**own, **value.meta}.items()]
     return losses
+
+
+def _schema_loss(key: str) -> Loss:
+    return Loss(None, "meta", f"how the table was held, such as {key!r}")
 
 
 def _is_missing(leaf: Leaf) -> bool:
@@ -129,6 +133,8 @@ class RowTarget(Target):
     def add(self, item: Document | Table) -> None:
         if isinstance(item, Table):
             item = self._created.prepare(item)
+            if not self._masks and not self.rows:
+                self._add_losses([_schema_loss(key) for key in sorted(item.origin.keys() - ADVISORY_OF_THE_WHOLE)[:1]])
             if self._fills:
                 self._note_lacking(item)
             held = self._held_table(item) if self._created.columns_only else item
@@ -177,7 +183,7 @@ class RowTarget(Target):
     def close(self) -> list[str]:
         """Make it visible; the paths of the files."""
         never = [name for name in self._nones if name not in self.names]
-        self._add_losses([Loss(name, "missing", "None in every row: there is no column of it") for name in never])
+        self._add_losses([Loss(name, "missing", "it is None in every row", dropped=True) for name in never])
         return self._created.close()
 
     def abort(self) -> None:

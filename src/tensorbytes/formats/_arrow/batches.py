@@ -31,7 +31,7 @@ from tensorbytes.formats._torch import unread
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.lazy import made_once
-from tensorbytes.rows import Column, Table, cut, spread
+from tensorbytes.rows import Column, Listing, Table, cut, spread
 from tensorbytes.tensor import Array, Ragged, Value, with_meta, with_origin
 from tensorbytes.tree import Document, Path
 from tensorbytes.typing import bytes_view
@@ -245,6 +245,13 @@ class OpenedTable(Opened):
             everything = takes is None or all(map(takes, names))  # a tensor without a name is a column all the same
             chosen = None if everything or takes is None else [name for name in names if takes(name)]
             yield from _batches(opened, _chosen(readers, chosen), size, budget)
+
+    def listed(self, everything: bool = False) -> Iterator[Listing]:
+        with naming(self.path):
+            budget = Budget(self.limits)
+            opened = _opened(self.data, budget)
+            found = arrow_table.document(opened, budget, True, unread.skips(self.options), masks=False)
+            yield Listing(found, arrow_table.missing(opened, budget, everything))
 
     def as_document(self) -> Document | None:
         """A table of somebody else's says nothing beside its values that tables don't keep."""

@@ -105,6 +105,12 @@ class Ipc(StoredTable):
         start, stop = self._array_numbers[number : number + 2]
         return any(any(batch.nulls[start:stop]) or len(batch.nulls) < stop for batch in self._claims)
 
+    def count_nulls(self, number: int) -> int | None:
+        if self._has_dictionaries:
+            return None
+        at = self._array_numbers[number]
+        return sum(batch.nulls[at] for batch in self._claims if at < len(batch.nulls))
+
     @cached_property
     def _has_dictionaries(self) -> bool:
         return any("dictionary<" in str(field.type) for field in self.schema)

@@ -89,6 +89,7 @@ class Parquet(StoredTable):
             self._file = self._open([])
             self.schema = self._file.schema_arrow
             self._leaves = self._assign()
+            self._null_counts: dict[int, int | None] = {}
 
     def _open(self, dictionaries: list[int]) -> Any:
         import pyarrow.parquet as parquet
@@ -116,14 +117,20 @@ class Parquet(StoredTable):
         """What the statistics say, if they do."""
         if not _may_be_null(self.schema.field(number)):
             return False
-        about, some = self._file.metadata, False
-        for group in range(len(self.lengths)):
-            for leaf in self._leaves[number]:
-                found = about.row_group(group).column(leaf).statistics
-                if found is None or not found.has_null_count:
-                    return None
-                some = some or found.null_count > 0
-        return some
+        count = self.count_nulls(number)
+        return None if count is None else count > 0
+
+    def count_nulls(self, number: int) -> int | None:
+        """The same; of nested columns, empty lists count as well."""
+        if number not in self._null_counts:
+            found = [
+                self._file.metadata.row_group(group).column(leaf).statistics
+                for group in range(len(self.lengths))
+                for leaf in self._leaves[number]
+            ]
+            known = all(one is not None and one.has_null_count for one in found)
+            self._null_counts[number] = sum(one.null_count for one in found) if known else None
+        return self._null_counts[number]
 
     def claim(self, number: int, first: int, last: int) -> int:
         """What the headers of the pages come to: a few bytes may stand for many equal values."""

@@ -69,7 +69,7 @@ from tensorbytes.formats._arrow.write import (
 from tensorbytes.formats._parts import Part, pack, unpack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.formats._torch import unread
-from tensorbytes.rows import MASKS, Table, table_of, unique
+from tensorbytes.rows import MASKS, Missing, Table, table_of, unique
 from tensorbytes.rows import count as count_rows
 from tensorbytes.tensor import Array, Header, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import NO_META, Document, Leaf, Path, path_name, read_all
@@ -362,6 +362,10 @@ class StoredTable:
         """Whether anything in a column is null, at any level; None if that is not known before it is read."""
         return None
 
+    def count_nulls(self, number: int) -> int | None:
+        """How many rows of a column without children are null; None if that is not known before it is read."""
+        return None
+
 
 @contextlib.contextmanager
 def refusing(what: str) -> Iterator[None]:
@@ -619,21 +623,24 @@ def _note(data: bytes | None, what: str) -> dict[str, Any]:
     return note
 
 
-def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False) -> Document:
-    """What a table holds; lazily, as views and as values that are read when asked. `skip`: without what is unknown."""
+def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False, masks: bool = True) -> Document:
+    """What a table holds; lazily, as views and as values that are read when asked.
+
+    `skip`: without what is unknown. `masks=False`: without masks, which are looked for in the data.
+    """
     by_row, found, unknown, meta = open_table(stored, budget)
     budget.objects(len(found), "columns", 0, _COLUMN_BYTES)
     if unknown and not skip and not lazy:
         others = len(unknown) - 1
         raise unknown[0].error.replaced(hints=[unread.SKIP], got=_and_others(unknown[0].error.got, others))
-    parts, flats, masks = [], [], []
+    parts, flats, flags = [], [], []
     for reader, note in found:
         if lazy:
             held: Any = _deferred(reader, by_row, budget)
-            masks.append(_deferred_masks(reader, budget) if by_row else [])
+            flags.append(_deferred_masks(reader, budget) if by_row and masks else [])
         else:
             held, arrays = _whole(reader, by_row, budget)
-            masks.append([_mask_leaf(reader, place, _flags(mask)) for place, mask in arrays.items()])
+            flags.append([_mask_leaf(reader, place, _flags(mask)) for place, mask in arrays.items()])
         if isinstance(reader, FlatReader):
             flats.append(Leaf(held, reader.path))
         else:
@@ -642,9 +649,28 @@ def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False
     if meta:
         whole = whole._replace(meta={**meta, **whole.meta})
     origin = {**whole.origin, **schema_origin(stored.schema)} if by_row else whole.origin
-    if not flats and not any(masks) and not unknown:
+    if not flats and not any(flags) and not unknown:
         return whole._replace(origin=origin)
-    return _in_order(whole._replace(origin=origin), found, flats, masks, [] if skip else unknown, sum(stored.lengths))
+    return _in_order(whole._replace(origin=origin), found, flats, flags, [] if skip else unknown, sum(stored.lengths))
+
+
+def missing(stored: StoredTable, budget: Budget, everything: bool) -> dict[str, Missing]:
+    """What is missing in the columns of rows: as the file counted it, or as the first chunk or everything shows."""
+    by_row, found, _, _ = open_table(stored, budget)
+    told = {}
+    for reader, _ in found if by_row else ():
+        if stored.has_nulls(reader.number) is False:
+            continue
+        count = None if content_type(reader.type).num_fields else stored.count_nulls(reader.number)
+        chunks = len(stored.lengths) if everything else min(len(stored.lengths), 1)
+        exact = count is not None or chunks == len(stored.lengths)
+        if count is None:
+            again = budget.renewed(stored.size)
+            _, masks = reader.read_with_masks(reader.arrays(0, chunks, again), again)
+            count = sum(len(mask) - int(np.count_nonzero(mask)) for mask in masks.values())
+        if count or not exact:
+            told[reader.name] = Missing(count, exact)
+    return told
 
 
 def _in_order(
