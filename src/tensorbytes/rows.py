@@ -221,7 +221,8 @@ class Listing(NamedTuple):
 def listing(document: Document, local: bool) -> Listing:
     """A document as it is listed: masks are counted, where they need not be fetched from afar."""
     told = {column: name for column, (name, _) in _told_places(document.origin.get(MASKS, "{}")).items()}
-    kept, found = [], {}
+    kept: list[Leaf] = []
+    found: dict[str, Missing] = {}
     for leaf in document.leaves:
         is_mask = bool(leaf.path) and leaf.path[-1][0] == "mask"
         owner = path_name(leaf.path[:-1]) if is_mask else told.get(str(leaf.name))
