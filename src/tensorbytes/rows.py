@@ -204,11 +204,11 @@ class Table(NamedTuple):
 class Missing(NamedTuple):
     """How many elements of a column are missing: of its rows, of its lists, and of the structs around it."""
 
-    count: int
+    elements: int
     exact: bool = True  # or at least so many
 
     def __str__(self) -> str:
-        return f"{'' if self.exact else 'at least '}{self.count} null"
+        return f"{'' if self.exact else 'at least '}{self.elements} null"
 
 
 class Listing(NamedTuple):
@@ -230,14 +230,14 @@ def listing(document: Document, local: bool) -> Listing:
             kept.append(leaf)
         elif local or leaf.value.at_hand:
             flags = _flags(leaf.read())
-            before = found.get(owner, Missing(0)).count
+            before = found.get(owner, Missing(0)).elements
             found[owner] = Missing(before + len(flags) - int(np.count_nonzero(flags)))
     names = [str(leaf.name) for leaf in kept]
     for owner in [owner for owner in found if owner not in names]:  # a struct
-        count = found.pop(owner).count
+        count = found.pop(owner).elements
         for name in names:
             if name.startswith(f"{owner}/"):
-                found[name] = Missing(found.get(name, Missing(0)).count + count)
+                found[name] = Missing(found.get(name, Missing(0)).elements + count)
     return Listing(document._replace(leaves=kept), found)
 
 

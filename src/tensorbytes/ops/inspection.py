@@ -175,7 +175,7 @@ def _info(leaf: Leaf, path: str, missing: Missing | None) -> TensorInfo:
     kind, dtype, shape, size = leaf.header  # of some values the size is known when they are read
     info = TensorInfo(entry.name, kind, dtype, shape, size, dict(entry.meta))
     if missing is not None:
-        info = replace(info, nulls=missing.count, nulls_exact=missing.exact)
+        info = replace(info, nulls=missing.elements, nulls_exact=missing.exact)
     if leaf.kind and leaf.kind != "object":
         info = replace(info, python=leaf.kind, value=_value(leaf, path))
     stored = entry.stored
