@@ -12,7 +12,7 @@ import json
 import math
 import weakref
 from array import array
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
@@ -39,6 +39,8 @@ NO_MASKS: Mapping[tuple[str, int], Array] = MappingProxyType({})
 NO_PATHS: Mapping[str, Path] = MappingProxyType({})
 # Of a table's origin: which of its columns are masks of others, and which are the lengths of their inner lists.
 MASKS, LEVELS = "masks", "levels"
+# The schema that Arrow had of it, and the same where it may be dropped: see formats/_arrow/schemas.py.
+SCHEMA, TYPES = "arrow.schema", "arrow.types"
 
 
 class Table(NamedTuple):
@@ -83,9 +85,7 @@ class Table(NamedTuple):
 
     def column_below(self, name: str) -> Tensor | Strings | Ragged:
         """The column of a name, or the first field of a struct of that name: it has the same lists."""
-        found = self.columns.get(name)
-        if found is None:
-            found = next((value for other, value in self.columns.items() if other.startswith(f"{name}/")), None)
+        found = next((self.columns[other] for other in self.below(name)), None)
         if found is None or isinstance(found, Sparse):
             raise InvalidValueError(f"a mask of {name!r}, which is not a column")
         return found
@@ -189,6 +189,41 @@ class Table(NamedTuple):
             there = (name for name in split if name not in present or present[name][index])
             yield Document([Leaf(split[name][index], (("key", name),)) for name in there])
 
+    def below(self, owner: str) -> list[str]:
+        """The columns that a mask tells of: the one of this name, or the fields of the struct of this name."""
+        found = columns_below(owner, self.columns)
+        fields = [name for name in found if name in self.paths]
+        return fields or found  # "s/x" may be the name of a column beside a struct "s"
+
+    def masks_of(self, name: str) -> dict[int, Array]:
+        """Which elements of a column there are, by level: its own masks and those of the structs around it."""
+        found: dict[int, Array] = {}
+        for (owner, level), mask in self.masks.items():
+            if owner == name or (name.startswith(f"{owner}/") and name in self.below(owner)):
+                found[level] = found[level] & mask if level in found else mask
+        return found
+
+    def elements_present(self, name: str) -> Array | None:
+        """Which of the innermost elements of a column there are; None if none is missing, nor stands in what is."""
+        column, masks = self.columns[name], self.masks_of(name)
+        if isinstance(column, Sparse) or all(mask.all() for mask in masks.values()):
+            return None
+        splits = column.splits if isinstance(column, Ragged) else ()
+        inner = (column.values if isinstance(column, Ragged) else column).shape[1:]
+        found = np.ones(self.rows, bool)
+        for level in range(len(splits) + len(inner) + 1):
+            found = found & masks[level] if level in masks else found
+            if level < len(splits):
+                found = np.repeat(found, np.diff(splits[level]))
+            elif level < len(splits) + len(inner):
+                found = np.repeat(found, inner[level - len(splits)])
+        return found
+
+    def plain_document(self) -> Document:
+        """The columns as one document of arrays: masks are arrays as well, which `origin` names."""
+        whole = self.with_mask_columns(rows_as_well=True)
+        return Document([Leaf(value, whole.path(name)) for name, value in whole.columns.items()], origin=whole.origin)
+
     def document(self) -> Document:
         """The columns, and their masks beside them, as one document that says it is rows of a table."""
         leaves = [Leaf(value, self.path(name)) for name, value in self.columns.items()]
@@ -247,9 +282,12 @@ def table_of(document: Document) -> Table:
     columns: dict[str, Value] = {}
     masks: dict[tuple[str, int], Array] = {}
     paths: dict[str, Path] = {}
+    names: dict[Path, str] = {}  # of which {"a/b": x} and {"a": {"b": y}} have two
     for leaf in document.leaves:
         path = leaf.path[:-1] if leaf.path[-1][0] == "mask" else leaf.path
-        name = str(path_name(path))
+        if path not in names:
+            names[path] = unique(str(path_name(path)), names.values())
+        name = names[path]
         if len(path) > 1:
             paths[name] = path
         if path is not leaf.path:
@@ -259,6 +297,71 @@ def table_of(document: Document) -> Table:
         else:
             columns[name] = leaf.read()
     return Table(columns, document.rows, masks, document.origin, paths)
+
+
+def noted_table(document: Document, takes: Callable[[str], bool] | None = None) -> Table | None:
+    """The rows that a document says it is, or its origin: by their masks or their schema. None for anything else.
+
+    `takes` tells which columns are wanted; the others are not read.
+    """
+    if document.rows is not None:
+        return table_of(document)
+    if not document.origin.keys() & {SCHEMA, TYPES, MASKS}:
+        return None
+    lengths: set[int | None] = set()
+    names: dict[Path, str] = {}
+    for leaf in document.leaves:
+        if leaf.kind or not leaf.path or any(kind != "key" for kind, _ in leaf.path):
+            return None
+        kind, _, shape, _ = leaf.header
+        lengths.add(shape[0] if shape and kind != "sparse" else None)
+        names[leaf.path] = unique(str(path_name(leaf.path)), names.values())
+    if len(lengths) != 1 or None in lengths or len(names) < len(document.leaves):
+        return None
+    wanted = set(names.values()) if takes is None else taken_columns(names.values(), document.origin, takes)
+    read = {names[leaf.path]: leaf for leaf in document.leaves if names[leaf.path] in wanted}
+    columns = {name: leaf.read() for name, leaf in read.items()}
+    paths = {name: leaf.path for name, leaf in read.items() if len(leaf.path) > 1}
+    return Table(columns, lengths.pop() or 0, origin=document.origin, paths=paths).with_levels().with_masks()
+
+
+def taken_columns(names: Collection[str], origin: Mapping[str, str], takes: Callable[[str], bool]) -> set[str]:
+    """The columns that are taken, and those that are masks and lengths of them."""
+    told, names = owners(origin), dict.fromkeys(names)
+    taken = {name for name in names if name not in told and takes(name)}
+    return taken | {name for name, owner in told.items() if not taken.isdisjoint(columns_below(owner, names))}
+
+
+def columns_below(owner: str, names: Collection[str]) -> list[str]:
+    """Of some columns the one of this name, or those that may be fields of a struct of this name."""
+    return [owner] if owner in names else [name for name in names if name.startswith(f"{owner}/")]
+
+
+def with_names(origin: Mapping[str, str], names: Mapping[str, str | None]) -> Mapping[str, str]:
+    """An origin whose schema knows its columns by the names that they have since: `names` gives the old ones.
+
+    None stands for a column of which the schema is no longer true.
+    """
+    changed = dict(origin)
+    for key in {SCHEMA, TYPES} & origin.keys():
+        schema, before = split_names(origin[key])
+        since = before | {new: old if old is None else before.get(old, old) for new, old in names.items()}
+        gone = {old for old in names.values() if old is not None} - names.keys()
+        since = {new: old for new, old in since.items() if new not in gone and new != old}
+        changed[key] = f"{schema} {json.dumps(since)}" if since else schema
+    return changed
+
+
+def split_names(text: str) -> tuple[str, dict[str, str | None]]:
+    """(the schema, the names that its columns have since and those that it has for them)"""
+    schema, _, names = text.partition(" ")
+    try:
+        found = json.loads(names or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(old, str | None) for old in found.values()):
+        raise InvalidValueError("the note of names is not sound")
+    return schema, found
 
 
 def unique(name: str, taken: Container[str]) -> str:

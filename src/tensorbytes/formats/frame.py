@@ -58,7 +58,7 @@ from tensorbytes.rows import Table, concatenate, rebatch, table_of
 from tensorbytes.tensor import InvalidValueError, Tensor, Value
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, is_record_header
 from tensorbytes.tfrecord.walk import Walk
-from tensorbytes.tree import NO_META, Document, Leaf, path_name, read_all
+from tensorbytes.tree import NO_META, Document, Leaf, Path, read_all
 from tensorbytes.typing import Buffer
 
 # Documents from this size on are checksummed in a second thread while they are written.
@@ -228,7 +228,11 @@ class _OpenedFrame(Opened):
     def _table(self, takes: Callable[[str], bool] | None, document: Document) -> Table:
         if document.rows is None:
             raise UnsupportedError("a table, and objects that are not rows of it", path=self.path)
-        leaves = [leaf for leaf in document.leaves if takes is None or takes(_column_of(leaf))]
+        leaves = document.leaves
+        if takes is not None:
+            taken = [leaf.path for leaf in leaves if not _table.is_mask(leaf) and takes(str(leaf.name))]
+            around = {path[:depth] for path in taken for depth in range(1, len(path) + 1)}
+            leaves = [leaf for leaf in leaves if _owner(leaf) in around]
         for leaf in leaves:
             if leaf.check is not None:
                 leaf.check()
@@ -243,9 +247,9 @@ def _all_there(group: Document) -> Tensor:
     return Tensor("bool", (group.rows,), np.ones(group.rows, np.uint8))
 
 
-def _column_of(leaf: Leaf) -> str:
-    """The name of a column, or of the one that a mask is of."""
-    return str(path_name(leaf.path[:-1] if _table.is_mask(leaf) else leaf.path))
+def _owner(leaf: Leaf) -> Path:
+    """The path of a column, or of the column or struct that a mask is of."""
+    return leaf.path[:-1] if _table.is_mask(leaf) else leaf.path
 
 
 def records(

@@ -16,6 +16,7 @@ from tensorbytes.ops.report import Loss
 from tensorbytes.quantization import casts
 from tensorbytes.quantization.core import applies
 from tensorbytes.quantization.parameters import CASTS, ORIGINALS
+from tensorbytes.rows import with_names
 from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tree import Document, Leaf
 
@@ -49,7 +50,11 @@ class Casting:
         leaves = [self._leaf(leaf) for leaf in document.leaves]
         if self._unused:
             raise UsageError(f"cast: no tensor of floats goes by {min(self._unused)!r}")
-        return document._replace(leaves=leaves)
+        # A schema of Arrow's is not true of dtypes that Arrow lacks.
+        pairs = zip(leaves, document.leaves, strict=True)
+        lacking = [one for one, was in pairs if one is not was and not dtypes.get(one.header.dtype).arrow]
+        origin = with_names(document.origin, {str(leaf.name): None for leaf in lacking})
+        return document._replace(leaves=leaves, origin=origin)
 
     def _leaf(self, leaf: Leaf) -> Leaf:
         value, name = leaf.value, leaf.name or ""

@@ -70,8 +70,21 @@ def pieces_of(
         return source.path, lambda only: _row_pieces(source, selection, only)
     documents = source.documents
     return source.path, lambda only: (
-        piece for document in documents() for piece in _document_pieces(document, selection, only, limits)
+        piece for document in documents() for piece in _pieces_of(document, selection, only, limits)
     )
+
+
+def _pieces_of(
+    document: Document, selection: Selection, only: Collection[str] | None, limits: Limits
+) -> Iterator[Piece]:
+    """Those of a document, or of the rows that its origin tells of: masks are not looked at like other arrays."""
+    table = rows.noted_table(document, selection.takes) if rows.MASKS in document.origin else None
+    if table is None:
+        yield from _document_pieces(document, selection, only, limits)
+        return
+    for name in table.columns:
+        if only is None or name in only:
+            yield from _column(name, table)
 
 
 def _is_file(target: Any) -> bool:
@@ -150,27 +163,32 @@ def _row_pieces(source: Opened, selection: Selection, only: Collection[str] | No
 
 
 def _column(name: str, table: Table) -> Iterator[Piece]:
-    """A column of some rows, without those rows that lack it."""
-    value, present = table.columns[name], table.present.get(name)
-    whole = _piece(name, value)
-    missing = 0 if present is None else table.rows - int(np.count_nonzero(present))
-    if present is not None and isinstance(value, Ragged):
-        whole = whole._replace(row_lengths=np.diff(value.splits[0])[present])
-    if not missing or isinstance(value, Ragged):
-        yield whole._replace(rows=table.rows, missing=missing)
+    """A column of some rows, without what is missing of it."""
+    value, masks, present = table.columns[name], table.masks_of(name), table.elements_present(name)
+    whole = _piece(name, value)._replace(rows=table.rows)
+    if present is None or isinstance(value, Sparse):
+        yield whole
         return
-    yield whole._replace(values=None, rows=table.rows, missing=missing)
-    assert present is not None
-    if isinstance(value, Tensor):
-        yield _piece(name, _take_rows(value, present))
+    missing = sum(len(mask) - int(np.count_nonzero(mask)) for mask in masks.values())
+    if isinstance(value, Ragged) and 0 in masks:
+        whole = whole._replace(row_lengths=np.diff(value.splits[0])[masks[0]])
+    yield whole._replace(values=None, missing=missing)
+    told = whole._replace(row_lengths=None, rows=0)
+    elements = value.values if isinstance(value, Ragged) else value
+    if isinstance(elements, Tensor):
+        by_row = isinstance(value, Tensor) and masks.keys() == {0}
+        yield told._replace(values=_taken(elements, masks[0] if by_row else present))
         return
+    flat = Strings((len(present),), elements.offsets, elements.data, elements.encoding)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], present, [False]))))
     for start, stop in edges.reshape(-1, 2).tolist():
-        yield _piece(name, rows.cut(value, start, stop))
+        some = rows.cut(flat, start, stop)
+        assert isinstance(some, Strings)
+        yield told._replace(values=some)
 
 
-def _take_rows(value: Tensor, present: Array) -> Tensor:
-    """The rows that there are."""
-    size = math.prod(value.shape[1:]) * dtypes.get(value.dtype).itemsize
-    kept = np.frombuffer(value.data, np.uint8).reshape(value.shape[0], size)[present]
-    return Tensor(value.dtype, (len(kept), *value.shape[1:]), kept.reshape(-1), value.name, value.meta, value.origin)
+def _taken(value: Tensor, present: Array) -> Tensor:
+    """The elements that there are, or the rows."""
+    kept = np.frombuffer(value.data, np.uint8).reshape(len(present), -1)[present]
+    shape = value.shape[1:] if len(present) == value.shape[0] else ()
+    return Tensor(value.dtype, (len(kept), *shape), kept.reshape(-1), value.name, value.meta, value.origin)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tensorbytes.errors import CorruptError, Hint, Known, UsageError
 from tensorbytes.ops.fitting import is_in_list, take_out_of_list
-from tensorbytes.rows import Table
-from tensorbytes.tensor import Tensor, amended
+from tensorbytes.rows import Table, noted_table, with_names
+from tensorbytes.tensor import Array, Tensor, amended
 from tensorbytes.tree import Document, Leaf, unflatten
 
 _NOTHING = Tensor("bool", (0,), b"")
@@ -53,6 +54,10 @@ class Selection:
         """The document of the chosen tensors, under their new names."""
         if self._patterns is None and self._rename is None:
             return document
+        table = noted_table(document, self.takes)
+        if table is not None:
+            chosen = self.table(table)
+            return chosen.plain_document() if document.rows is None else chosen.document()
         kept = [leaf for leaf in document.leaves if self.takes(leaf.name)]
         # A part of a list is not a list, whether some are left out or some get other names.
         renamed = any(is_in_list(leaf) and self.new_name(str(leaf.name)) != leaf.name for leaf in kept)
@@ -78,21 +83,23 @@ class Selection:
     def table(self, table: Table) -> Table:
         """The same for the columns of a table."""
         kept = {name: self.new_name(name) for name in table.columns if self.takes(name)}
-        twice = next((new for new in kept.values() if list(kept.values()).count(new) > 1), None)
+        twice = next((new for new, times in Counter(kept.values()).items() if times > 1), None)
         if twice is not None:
             raise UsageError(f"rename gives two columns the name {twice!r}")
         columns = {new: table.columns[old] for old, new in kept.items()}
-        masks = {(kept[old], level): mask for (old, level), mask in table.masks.items() if old in kept}
-        for (owner, level), mask in table.masks.items():  # of structs, whose fields are columns
-            if owner not in table.columns:
-                below = [old for old in kept if old.startswith(f"{owner}/")]
-                if below and all(kept[old] == old for old in below):
-                    masks[owner, level] = mask
-                else:
-                    for old in below:
-                        masks[kept[old], level] = masks.get((kept[old], level), True) & mask
+        masks: dict[tuple[str, int], Array] = {}
         paths = {old: path for old, path in table.paths.items() if kept.get(old, old) == old}
-        return table._replace(columns=columns, masks=masks, paths=paths)
+        for (owner, level), mask in table.masks.items():
+            for old in (old for old in table.below(owner) if old in kept):
+                # Of a column, or of a struct that it stays in; what leaves a struct takes the mask along.
+                rest = old[len(owner) :]
+                new = kept[old].removesuffix(rest) if kept[old].endswith(rest) else kept[old]
+                before = masks.get((new, level))
+                masks[new, level] = mask if before is None or before is mask else before & mask
+                if rest and new != kept[old]:  # another column may have the name of a field since
+                    paths.setdefault(kept[old], tuple(("key", key) for key in (new, *rest[1:].split("/"))))
+        origin = with_names(table.origin, {new: old for old, new in kept.items() if new != old})
+        return table._replace(columns=columns, masks=masks, origin=origin, paths=paths)
 
     @property
     def renames(self) -> Callable[[str], str] | None:

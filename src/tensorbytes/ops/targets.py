@@ -225,11 +225,8 @@ class Stack(Target):
         columns = {name: column.finish() for name, column in self._columns.items()}
         if not self._tables:
             return Document([Leaf(value, (("key", name),)) for name, value in columns.items()])
-        first = self._tables[0]
         masks = join_masks(self._tables)
-        whole = first._replace(columns=columns, rows=self.rows, masks=masks).with_mask_columns(rows_as_well=True)
-        leaves = [Leaf(value, whole.path(name)) for name, value in whole.columns.items()]
-        return Document(leaves, origin=whole.origin)
+        return self._tables[0]._replace(columns=columns, rows=self.rows, masks=masks).plain_document()
 
 
 def _outline(value: Value) -> Value:

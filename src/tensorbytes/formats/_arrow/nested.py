@@ -34,7 +34,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LossError, UnsupportedError
-from tensorbytes.formats._arrow.write import arrow
+from tensorbytes.formats._arrow.write import arrow, time_type
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 from tensorbytes.typing import bytes_view
 
@@ -398,7 +398,7 @@ def _buffer_of(array: Any, number: int) -> memoryview:
 def _leaf_values(array: Any, gone: Array | None, budget: Budget, where: str) -> Tensor | Strings:
     """The elements of an array without children; those that are not there are zero or empty."""
     kind, count = array.type, len(array)
-    leaf = leaf_type(kind)
+    leaf = leaf_type(content_type(kind))
     if leaf.dtype == _HOLLOW:
         return Tensor("uint8", (count, 0), b"")
     if leaf.dtype in ("text", "bytes"):
@@ -507,16 +507,21 @@ class Columns:
         self.columns, self.masks, self.rows = columns, masks, rows
 
     def splits(self, keys: Keys, level: int, size: int | None, count: int) -> Array:
-        """The row splits of the lists of some level, of which there are `count`: those of any column below."""
+        """The row splits of the lists of some level, of which there are `count`: all columns below have the same."""
+        first = None
         for under, value in self.columns.items():
             if under[: len(keys)] == keys:
                 found = _splits_of(value, level, count)
                 if found is None or len(found) != count + 1:
                     raise _misfit(keys, f"lists of level {level}, {count} of them")
-                if size is not None and (np.diff(found) != size).any():
-                    raise _misfit(keys, f"lists of {size} elements")
-                return found
-        raise _misfit(keys, "a column")
+                if first is not None and first is not found and not np.array_equal(first, found):
+                    raise _misfit(keys, "lists of the same lengths as those of the columns beside it")
+                first = found if first is None else first
+        if first is None:
+            raise _misfit(keys, "a column")
+        if size is not None and (np.diff(first) != size).any():
+            raise _misfit(keys, f"lists of {size} elements")
+        return first
 
     def elements(self, keys: Keys, leaf: LeafType, count: int) -> Tensor | Strings:
         """All elements of a column, one after another."""
@@ -529,7 +534,10 @@ class Columns:
             if len(values.offsets) - 1 != count:
                 raise _misfit(keys, f"{count} strings")
             return values
-        dtype = "int64" if leaf.unit and values.dtype == "int64" else leaf.stored  # a format without times
+        # A format without times has integers.
+        dtype = "int64" if leaf.unit and values.dtype == "int64" and not values.origin else leaf.stored
+        if leaf.unit and dtype != "int64" and values.origin.get("numpy.dtype") != leaf.origin["numpy.dtype"]:
+            raise _misfit(keys, f"{leaf.dtype} in {leaf.unit}")
         if values.dtype != dtype or values.nbytes != count * math.prod(leaf.inner) * dtypes.get(dtype).itemsize:
             raise _misfit(keys, f"{count} elements of {leaf.dtype}")
         return values
@@ -557,6 +565,115 @@ def _misfit(keys: Keys, what: str) -> LossError:
     return LossError(
         f"the column is not what its Arrow type says: expected {what}", feature="type", tensor="/".join(keys)
     )
+
+
+# ---- types of what is left --------------------------------------------------
+
+
+def pruned(kind: Any, values: Mapping[Keys, Any]) -> Any:
+    """A type without what has no column; numbers that were cast have the type of their dtype."""
+    found = _pruned(kind, (), values)
+    if found is None:
+        raise _misfit((), "a column")
+    return found
+
+
+def _pruned(kind: Any, keys: Keys, values: Mapping[Keys, Any]) -> Any:
+    pa = arrow()
+    types, inner = pa.types, content_type(kind)
+    if types.is_struct(inner) and inner.num_fields:
+        every = [(name, field, _pruned(field.type, (*keys, name), values)) for name, field in _children(inner)]
+        if all(made == field.type for _, field, made in every):
+            return kind
+        left = [field.with_name(name).with_type(made) for name, field, made in every if made is not None]
+        return pa.struct(left) if left else None
+    if types.is_map(inner):
+        key = _pruned(inner.key_type, (*keys, "key"), values)
+        value = _pruned(inner.item_type, (*keys, "value"), values)
+        if (key, value) == (inner.key_type, inner.item_type):
+            return kind
+        if key is not None and value is not None:
+            return pa.map_(inner.key_field.with_type(key), inner.item_field.with_type(value))
+        left = [pa.field(name, made) for name, made in (("key", key), ("value", value)) if made is not None]
+        return pa.list_(pa.struct(left)) if left else None
+    if isinstance(kind, pa.FixedShapeTensorType):
+        made = _pruned(kind.value_type, keys, values)
+        if made is None or made == kind.value_type:
+            return None if made is None else kind
+        return pa.fixed_shape_tensor(made, kind.shape, dim_names=kind.dim_names, permutation=kind.permutation)
+    if _is_list(inner):
+        made = _pruned(inner.value_type, keys, values)
+        if made is None or made == inner.value_type:
+            return None if made is None else kind
+        return _list_like(inner, inner.value_field.with_type(made))
+    return None if keys not in values else _cast_type(kind, values[keys])
+
+
+def _children(kind: Any) -> list[tuple[str, Any]]:
+    return list(zip(_child_names(kind), kind, strict=True))
+
+
+def _cast_type(kind: Any, value: Any) -> Any:
+    """The type of a number that may have been cast."""
+    values = value.values if isinstance(value, Ragged) else value
+    leaf = leaf_type(content_type(kind))
+    if not isinstance(values, Tensor) or leaf.unit or leaf.inner or values.dtype == leaf.stored:
+        return kind
+    floats = leaf.stored in _FLOATS.values() and values.dtype in _FLOATS.values()
+    return number_type(values.dtype) if floats else kind
+
+
+def number_type(dtype: str) -> Any:
+    """Arrow's type of numbers of a dtype; None if it has none."""
+    pa = arrow()
+    if not dtypes.get(dtype).arrow:
+        return None
+    return pa.bool_() if dtype == "bool" else getattr(pa, dtype)()
+
+
+def _list_like(kind: Any, item: Any) -> Any:
+    """The type of lists of something else."""
+    pa = arrow()
+    types = pa.types
+    if types.is_fixed_size_list(kind):
+        return pa.list_(item, kind.list_size)
+    makers = {
+        types.is_large_list: pa.large_list,
+        types.is_list_view: pa.list_view,
+        types.is_large_list_view: pa.large_list_view,
+    }
+    return next((make for test, make in makers.items() if test(kind)), pa.list_)(item)
+
+
+def collapsed(kind: Any, keys: Keys) -> Any:
+    """The type of one column of a nested type, without the structs that it stood in."""
+    pa = arrow()
+    types, inner = pa.types, content_type(kind)
+    if types.is_struct(inner) and inner.num_fields:
+        return collapsed(dict(_children(inner))[keys[0]].type, keys[1:])
+    if types.is_map(inner):
+        return pa.list_(collapsed(inner.key_type if keys[0] == "key" else inner.item_type, keys[1:]))
+    if _is_list(inner):
+        made = collapsed(inner.value_type, keys)
+        return kind if made == inner.value_type else _list_like(inner, pa.field(inner.value_field.name, made))
+    return kind
+
+
+def plain_type(value: ColumnValue, seconds: bool) -> Any:
+    """The type of a column by its value alone, as far as Arrow has it; None if it has none."""
+    pa = arrow()
+    values = value.values if isinstance(value, Ragged) else value
+    if isinstance(value, Ragged) and value.shapes is not None:
+        return None
+    if isinstance(values, Strings):
+        kind = pa.large_string() if values.encoding == "utf-8" else pa.large_binary()
+    else:
+        kind = number_type(values.dtype) or time_type(values.dtype, value.origin or values.origin, seconds)
+    for size in reversed(values.shape[1:]):
+        kind = kind if kind is None else pa.list_(kind, size)
+    for _ in value.splits if isinstance(value, Ragged) else ():
+        kind = kind if kind is None else pa.large_list(kind)
+    return kind
 
 
 def compose(kind: Any, columns: Columns) -> Any:

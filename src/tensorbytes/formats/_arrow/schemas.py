@@ -3,7 +3,7 @@
 A table of our own has notes. Of any other, the schema is kept in the origin of the document, as base64 of Arrow's own
 message, deflated: under "arrow.schema" where it says more than the values do (types that have another neutral form,
 nested ones, time zones, metadata), else under "arrow.types", which may be dropped: how wide offsets are, what might be
-null. Written to Arrow or Parquet again, columns get their types back.
+null. Written to Arrow or Parquet again, columns get their types back, also those that were renamed since.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.io.streams import engines
+from tensorbytes.rows import SCHEMA, TYPES, split_names
 
-ORIGIN, TYPES = "arrow.schema", "arrow.types"
 _KEY = b"tensorbytes"
 _MOST_BYTES = 64 << 20
 # Metadata that says nothing of the values: the numbers of Parquet's fields.
@@ -28,24 +28,25 @@ def schema_origin(schema: Any) -> dict[str, str]:
     pa = arrow()
     metadata = {key: text for key, text in (schema.metadata or {}).items() if key != _KEY}
     fields = [field for field in schema if _KEY not in (field.metadata or {})]
-    key = ORIGIN if metadata or any(map(_says_more, fields)) else TYPES
+    key = SCHEMA if metadata or any(map(_says_more, fields)) else TYPES
     if not fields or (key == TYPES and _KEY in (schema.metadata or {})):
         return {}
     message = pa.schema(fields, metadata=metadata or None).serialize()
     return {key: base64.b64encode(engines.deflate_whole("zlib", [memoryview(message)], 6)).decode()}
 
 
-def schema_of(origin: Mapping[str, str]) -> Any:
-    """The schema that an origin tells; None if it tells none."""
-    text = origin.get(ORIGIN, origin.get(TYPES))
+def schema_of(origin: Mapping[str, str]) -> tuple[Any, Mapping[str, str | None]]:
+    """(the schema that an origin tells, None if it tells none; the names of rows.with_names)"""
+    text = origin.get(SCHEMA, origin.get(TYPES))
     if text is None:
-        return None
+        return None, {}
     pa = arrow()
     try:
+        text, since = split_names(text)
         message = engines.open_inflater("zlib").decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
-        return pa.ipc.read_schema(pa.py_buffer(message))
+        return pa.ipc.read_schema(pa.py_buffer(message)), since
     except (pa.ArrowException, binascii.Error, ValueError, OSError, *engines.inflate_errors()):
-        return None  # a file may say anything
+        return None, {}  # a file may say anything
 
 
 def _says_more(field: Any) -> bool:

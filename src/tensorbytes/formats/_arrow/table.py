@@ -28,6 +28,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     MORE_TENSORS,
+    USE_TB,
     CorruptError,
     Hint,
     LimitError,
@@ -43,17 +44,19 @@ from tensorbytes.formats._arrow.nested import (
     FlatColumn,
     Keys,
     any_null,
+    collapsed,
     compose,
     content_type,
     elements_at,
     flat_columns,
+    plain_type,
+    pruned,
     shred,
     unique_names,
     with_nulls,
 )
 from tensorbytes.formats._arrow.read import ColumnValue, fit_note, items_of, joined, stored_order, value
-from tensorbytes.formats._arrow.schemas import ORIGIN as SCHEMA
-from tensorbytes.formats._arrow.schemas import TYPES, schema_of, schema_origin
+from tensorbytes.formats._arrow.schemas import schema_of, schema_origin
 from tensorbytes.formats._arrow.types import Form, form, is_plain
 from tensorbytes.formats._arrow.write import (
     MOST_LEVELS,
@@ -69,8 +72,7 @@ from tensorbytes.formats._arrow.write import (
 from tensorbytes.formats._parts import Part, pack, unpack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.formats._torch import unread
-from tensorbytes.rows import MASKS, Missing, Table, table_of, unique
-from tensorbytes.rows import count as count_rows
+from tensorbytes.rows import SCHEMA, Missing, Table, noted_table, unique
 from tensorbytes.tensor import Array, Header, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import NO_META, Document, Leaf, Path, path_name, read_all
 
@@ -94,7 +96,7 @@ _COLUMN_BYTES = 8192
 def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: bool = False) -> Any:
     """A document as a pyarrow.Table of one batch. `seconds=False` and `shapes`: see _arrow/write.py."""
     pa = arrow()
-    content = None if rows is False else _as_table(document)
+    content = None if rows is False else noted_table(document)
     if content is not None:
         return table_of_rows(content, seconds, shapes, document.meta)
     document = document._replace(leaves=read_all(document.leaves))
@@ -118,33 +120,6 @@ def table(document: Document, rows: Any = "auto", seconds: bool = True, shapes: 
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _as_table(document: Document) -> Table | None:
-    """The rows that a document is, where it says more of them than plain columns do: nulls, or types of Arrow's."""
-    if document.rows is None and not document.origin.keys() & {SCHEMA, TYPES, MASKS}:
-        return None
-    if document.rows is not None:
-        return table_of(document)
-    if _why_not_columns(document.leaves) is not None:
-        return None
-    counts = {_row_count(leaf.header) for leaf in document.leaves}
-    paths = {str(leaf.name): leaf.path for leaf in document.leaves if len(leaf.path) > 1}
-    return Table(
-        {str(leaf.name): leaf.read() for leaf in document.leaves},
-        counts.pop() or 0,
-        origin=document.origin,
-        paths=paths,
-    )
-
-
-def _why_not_columns(leaves: Sequence[Leaf]) -> str | None:
-    """Why these values, which may stand in dicts of dicts, don't make rows."""
-    for leaf in leaves:
-        if leaf.kind or not leaf.path or any(kind != "key" for kind, _ in leaf.path):
-            return f"{path_name(leaf.path)!r} is not a column"
-    flat = [leaf._replace(path=(("key", str(leaf.name)),)) for leaf in leaves]
-    return _why_not(flat) if flat and len({leaf.path for leaf in flat}) == len(flat) else "no columns"
-
-
 def table_of_rows(
     content: Table,
     seconds: bool = True,
@@ -155,29 +130,27 @@ def table_of_rows(
     """Rows as a pyarrow.Table: what came out of Arrow gets its types back, what is missing is null."""
     pa = arrow()
     content = content.with_masks()
-    schema = schema_of(content.origin)
+    schema, since = schema_of(content.origin)
     made: dict[str, tuple[Any, Any]] = {}  # by the first column of each
     covered: set[str] = set()
-    for field in () if schema is None else flat_fields(schema):
-        array = _composed(field, content)
+    for group in groups_of(schema, since, content):
+        array = group.compose(content, strict=SCHEMA in content.origin)
         if array is not None:
-            own = {key: text for key, text in (field.field.metadata or {}).items() if key != KEY}
-            made[field.names[0]] = field.field.with_metadata(own or None), array
-            covered.update(field.names)
+            made[group.names[0]] = group.field_of(array), array
+            covered.update(group.names)
     rest = {name: value for name, value in content.columns.items() if name not in covered}
-    lost = next((name for name, level in content.masks if _is_lost(name, level, rest, covered)), None)
-    if lost is not None:
-        raise LossError(
-            f"which elements of {lost!r} are missing, since no Arrow type tells where", feature="missing", tensor=lost
-        )
+    for name in [name for name in rest if any(content.masks_of(name))]:
+        made[name] = _with_missing_elements(name, content, seconds)
+        del rest[name]
     if rest:
         plain = table(by_name(rest), rows=True, seconds=seconds, shapes=shapes)
         for field, column in zip(plain.schema, plain.columns, strict=True):
-            array, mask = column.chunk(0), content.masks.get((field.name, 0))
+            array, mask = column.chunk(0), content.masks_of(field.name).get(0)
             if mask is not None and not mask.all():
                 array, field = with_nulls(array, mask), field.with_nullable(True)
             made[field.name] = field.with_nullable(nullable or field.nullable), array
-    order = list(made) if not rest else [name for name in content.columns if name in made]
+    # The schema's, where it knows all columns: some formats sort them.
+    order = list(made) if covered >= content.columns.keys() else [name for name in content.columns if name in made]
     order += [name for name in made if name not in order]  # what tells the shapes of others
     said = {} if schema is None else {key: text for key, text in (schema.metadata or {}).items() if key != KEY}
     note: dict[str, Any] = {"rows": True, "document": dict(meta)} if meta else {"rows": True}
@@ -187,10 +160,19 @@ def table_of_rows(
     return pa.Table.from_arrays([made[name][1] for name in order], schema=pa.schema(fields, metadata=said or None))
 
 
-def _is_lost(name: str, level: int, rest: Mapping[str, Value], covered: set[str]) -> bool:
-    if name in rest:
-        return level > 0
-    return name not in covered and not any(other.startswith(f"{name}/") for other in covered)
+def _with_missing_elements(name: str, content: Table, seconds: bool) -> tuple[Any, Any]:
+    """The field and the array of a column that lacks elements of its rows, and of which no schema tells the type."""
+    value, masks = content.columns[name], content.masks_of(name)
+    if isinstance(value, Sparse) or value.meta or not (kind := plain_type(value, seconds)):
+        raise LossError(
+            f"which elements of {name!r} are missing: Arrow has no type for lists of it",
+            feature="missing",
+            tensor=name,
+            hints=[Hint("cast", "float32", "for floats that Arrow lacks", of="convert"), USE_TB],
+        )
+    with refusing(f"column {name!r}"):
+        found = compose(kind, Columns({(): value}, {((), level): mask for level, mask in masks.items()}, content.rows))
+    return arrow().field(name, found.type), found
 
 
 class FlatField(NamedTuple):
@@ -219,29 +201,75 @@ def flat_fields(schema: Any) -> list[FlatField]:
     return found
 
 
-def _composed(field: FlatField, content: Table) -> Any:
-    """The array of a field; None if its columns are not all there, or are no longer of its type."""
-    values = [content.columns.get(name) for name in field.names]
-    if any(value is None or isinstance(value, Sparse) or value.meta for value in values):
-        return None
-    owners = {"/".join((field.name, *keys[:depth])): keys[:depth] for keys in field.keys for depth in range(len(keys))}
-    owners |= dict(zip(field.names, field.keys, strict=True))
-    masks = {(owners[name], level): mask for (name, level), mask in content.masks.items() if name in owners}
-    columns = {keys: stored_order(value, field.field.type) for keys, value in zip(field.keys, values, strict=True)}
-    try:
-        with refusing(f"column {field.name!r}"):
-            return compose(field.field.type, Columns(columns, masks, _rows_of(content)))
-    except (LossError, UnsupportedError, CorruptError):
-        return None
+class Group(NamedTuple):
+    """Columns that are a field of a schema, or what is left of it, under the name that it has now."""
+
+    field: Any
+    name: str
+    kind: Any  # what is left of the field's type
+    names: list[str]  # of the columns
+    keys: list[Keys]
+
+    def compose(self, content: Table, strict: bool) -> Any:
+        """The array; None if the columns are no longer of its type. `strict`: then it is a LossError."""
+        values = [content.columns[name] for name in self.names]
+        if any(isinstance(value, Sparse) or value.meta for value in values):
+            return None
+        owners = {
+            "/".join((self.name, *keys[:depth])): keys[:depth] for keys in self.keys for depth in range(len(keys))
+        }
+        owners |= dict(zip(self.names, self.keys, strict=True))
+        masks = {(owners[name], level): mask for (name, level), mask in content.masks.items() if name in owners}
+        try:
+            kind = pruned(self.kind, dict(zip(self.keys, values, strict=True)))
+            columns = {keys: stored_order(value, kind) for keys, value in zip(self.keys, values, strict=True)}
+            with refusing(f"column {self.name!r}"):
+                return compose(kind, Columns(columns, masks, content.rows))
+        except (LossError, UnsupportedError, CorruptError) as error:
+            if not strict:
+                return None
+            raise LossError(
+                f"it can't be written as the Arrow type that it had, {str(self.kind)[:100]}: {error.fault}",
+                feature="type",
+                tensor=self.name,
+            ) from None
+
+    def field_of(self, array: Any) -> Any:
+        own = {key: text for key, text in (self.field.metadata or {}).items() if key != KEY}
+        field = self.field.with_type(array.type).with_metadata(own or None)
+        return field.with_nullable(field.nullable or bool(array.null_count))
 
 
-def _rows_of(content: Table) -> int:
-    return content.rows or next((count_rows(value) or 0 for value in content.columns.values()), 0)
+def groups_of(schema: Any, since: Mapping[str, str | None], content: Table) -> list[Group]:
+    """What there is of each field of a schema, whose columns may have other names since."""
+    if schema is None:
+        return []
+    now = {old: name for name in content.columns if (old := since.get(name, name)) is not None}
+    found = []
+    for field in flat_fields(schema):
+        groups: dict[str, list[tuple[str, Keys]]] = {}
+        alone = []
+        for old, keys in zip(field.names, field.keys, strict=True):
+            new, ending = now.get(old), "/".join(("", *keys))
+            if new == old:
+                groups.setdefault(field.name, []).append((old, keys))
+            elif new is not None and new.endswith(ending) and new != ending:
+                groups.setdefault(new.removesuffix(ending), []).append((new, keys))
+            elif new is not None:
+                alone.append((new, keys))
+        for name, parts in groups.items():
+            own = field.field.name if name == field.name else name
+            names, left = [name for name, _ in parts], [keys for _, keys in parts]
+            found.append(Group(field.field.with_name(own), name, field.field.type, names, left))
+        # What left its struct is a column by itself.
+        for name, keys in alone:
+            found.append(Group(field.field.with_name(name), name, collapsed(field.field.type, keys), [name], [()]))
+    return found
 
 
 def check(document: Document, rows: Any = "auto", seconds: bool = True) -> None:
     """Raise what `table` raises; of most values, only the header is looked at."""
-    content = None if rows is False else _as_table(document)
+    content = None if rows is False else noted_table(document)
     if content is not None:
         table_of_rows(content, seconds)
         return

@@ -152,8 +152,8 @@ class OpenedRecords(Opened):
         """Tables; columns that were masks or lengths of others when they were written are these again."""
         self.check_rows()
         try:
-            owners = rows.owners(self.records.schema.origin)
-            wanted = None if takes is None else lambda name: takes(owners.get(str(name), str(name)))
+            schema = self.records.schema
+            wanted = None if takes is None else rows.taken_columns(schema, schema.origin, takes).__contains__
             shapes = {name: feature.shape for name, feature in self.records.schema.items() if feature.optional}
             for table in self._stored_tables(size, wanted):
                 for name, present in table.present.items():
