@@ -344,7 +344,7 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
     pa = arrow()
     words, indices = array.dictionary, array.indices
     kind = words.type
-    if _is_text(kind):
+    if is_text(kind):
         lengths = np.asarray(pa.compute.fill_null(pa.compute.binary_length(_wide(words, budget, where)), 0))
         size = int(lengths[np.asarray(pa.compute.fill_null(indices, 0))].sum(dtype=np.int64)) if len(words) else 0
         budget.copy(2 * (size + 8 * len(indices)), f"column {where!r}", 0)
@@ -354,7 +354,8 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
     return words.take(indices)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether a type is text or bytes of any length."""
     return str(kind).removesuffix("_view").removeprefix("large_") in ("string", "binary")
 
 

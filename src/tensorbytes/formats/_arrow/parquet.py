@@ -11,7 +11,7 @@ from typing import Any
 from tensorbytes.errors import USE_TB, CorruptError, LossError, TensorbytesError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
-from tensorbytes.formats._arrow.nested import only_leaf
+from tensorbytes.formats._arrow.nested import is_text, only_leaf
 from tensorbytes.formats._arrow.table import StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
@@ -58,8 +58,7 @@ def refusing_types() -> Iterator[None]:
 
 
 def _repeats(kind: Any) -> bool:
-    types = arrow().types
-    return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
+    return bool(arrow().types.is_integer(kind) or is_text(kind))
 
 
 def group_rows(table: Any, rows: Any) -> int:
