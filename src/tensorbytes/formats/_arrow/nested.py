@@ -227,20 +227,18 @@ def shred(array: Any, budget: Budget, where: str, wanted: Keys | None = None) ->
     return out
 
 
-def only_leaf(array: Any, leaf: int) -> Any:
-    """A struct with nothing but what leads to one of its leaves, as a reader of this leaf alone would give it."""
+def by_leaf(array: Any) -> list[Any]:
+    """For each leaf of an array's type, the structs that lead to it and nothing else."""
     pa = arrow()
     kind = array.type
-    if not pa.types.is_struct(kind) or array.offset:
-        return array
+    if not pa.types.is_struct(kind) or not kind.num_fields or array.offset:
+        return [array] * len(flat_columns(kind))
+    found = []
     for number, (name, field) in enumerate(zip(_child_names(kind), kind, strict=True)):
-        leaves = len(flat_columns(field.type))
-        if leaf < leaves:
-            child = only_leaf(array.field(number), leaf)
+        for child in by_leaf(array.field(number)):
             inside = pa.struct([pa.field(name, child.type, field.nullable, field.metadata)])
-            return pa.Array.from_buffers(inside, len(array), array.buffers()[:1], children=[child])
-        leaf -= leaves
-    return array
+            found.append(pa.Array.from_buffers(inside, len(array), array.buffers()[:1], children=[child]))
+    return found
 
 
 class Level(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 from tensorbytes.errors import USE_TB, CorruptError, LossError, TensorbytesError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
-from tensorbytes.formats._arrow.nested import is_text, only_leaf
+from tensorbytes.formats._arrow.nested import by_leaf, is_text
 from tensorbytes.formats._arrow.table import StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
@@ -92,7 +92,9 @@ class Parquet(StoredTable):
         self.size, self._data = len(data), data
         self._groups = arrow_thrift.groups(data)
         self._known_pages: dict[arrow_thrift.Chunk, arrow_thrift.Pages] = {}
+        self._claims: dict[tuple[int, int, int], int] = {}
         self._ahead: dict[tuple[int, int, int], list[Any]] = {}  # by column, first and last row group
+        self._leaves_ahead: dict[tuple[int, int, int], list[list[Any]]] = {}  # the same by leaf
         self.lengths = [group.rows for group in self._groups]
         with refusing("the footer"):
             self._file = self._open([])
@@ -136,11 +138,14 @@ class Parquet(StoredTable):
 
     def claim(self, number: int, first: int, last: int) -> int:
         """What the headers of the pages come to: a few bytes may stand for many equal values."""
-        return sum(
-            max(chunk.size, self._page_claim(chunk))
-            for group in self._groups[first:last]
-            for chunk in self._chunks(group, number)
-        )
+        found = self._claims.get((number, first, last))
+        if found is None:  # each leaf of a struct asks for all of it
+            found = self._claims[number, first, last] = sum(
+                max(chunk.size, self._page_claim(chunk))
+                for group in self._groups[first:last]
+                for chunk in self._chunks(group, number)
+            )
+        return found
 
     def _pages(self, chunk: arrow_thrift.Chunk) -> arrow_thrift.Pages:
         found = self._known_pages.get(chunk)
@@ -201,7 +206,7 @@ class Parquet(StoredTable):
         try:
             yield
         finally:
-            self._ahead = {}
+            self._ahead, self._leaves_ahead = {}, {}
 
     def _read_together(self, numbers: list[int], first: int, last: int) -> dict[tuple[int, int, int], list[Any]]:
         numbers = sorted(numbers)
@@ -224,9 +229,13 @@ class Parquet(StoredTable):
 
     def leaf_chunks(self, number: int, leaf: int, first: int, last: int) -> list[Any]:
         kind = self.schema.field(number).type
-        ahead = self._ahead.get((number, first, last))
+        place = number, first, last
+        ahead = self._ahead.get(place)
         if ahead is not None:
-            return [only_leaf(array, leaf) for array in ahead]
+            leaves = self._leaves_ahead.get(place)
+            if leaves is None:
+                leaves = self._leaves_ahead[place] = [by_leaf(array) for array in ahead]
+            return [arrays[leaf] for arrays in leaves]
         whole = list(self._leaves[number])
         # pyarrow leaves out fields of structs, but not a part of a map, and a dictionary or an extension stays whole.
         return self._read(number, [whole[leaf]] if arrow().types.is_struct(kind) else whole, first, last)
