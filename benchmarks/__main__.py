@@ -23,6 +23,7 @@ from benchmarks import (
     report,
     safetensors_rows,
     start_rows,
+    table_rows,
     torchfile_rows,
 )
 from benchmarks.memory_rows import QUICK_SCALE, Scale
@@ -44,6 +45,7 @@ TENSOR_ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
     "npz": npz_rows.npz,
     "safetensors": safetensors_rows.safetensors,
     "torchfile": torchfile_rows.torchfile,
+    "tables": table_rows.tables,
     "checkpoint": checkpoint_rows.checkpoint,
     "lazy": lazy_rows.lazy,
     "weights": compression_rows.weights,

@@ -731,9 +731,13 @@ def _check_splits(splits: Array, count: int | None, total: int, what: str) -> No
 
 
 def _check_utf8(data: memoryview, offsets: Array) -> None:
-    at = 0
+    at, plain, raw = 0, True, np.frombuffer(data, np.uint8)
     while at < len(data):  # in pieces, so that checking takes no second copy of it all
         end = min(at + _TEXT_PIECE, len(data))
+        if raw[at:end].max() < 0x80:  # ASCII, which takes no decoding to see
+            at = end
+            continue
+        plain = False
         for _ in range(3):
             if end < len(data) and data[end] & 0xC0 == 0x80:  # inside a character
                 end -= 1
@@ -745,9 +749,11 @@ def _check_utf8(data: memoryview, offsets: Array) -> None:
         except UnicodeDecodeError as error:
             raise InvalidValueError(f"text is not UTF-8: {error.reason} at byte {at + error.start}") from None
         at = end
+    if plain:
+        return
     # Sound as a whole; each string is too if none starts inside a character.
     starts = offsets[:-1][offsets[:-1] < len(data)]
-    firsts = np.frombuffer(data, np.uint8)[starts]
+    firsts = raw[starts]
     _require(not ((firsts & 0xC0) == 0x80).any(), "a string starts inside a UTF-8 character")
 
 

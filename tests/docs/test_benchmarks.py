@@ -127,6 +127,17 @@ def test_auto_is_compared_with_every_pipeline(tmp_path):
     assert smallest["auto.random_bytes_uint8"] > 0.99
 
 
+@pytest.mark.deep
+def test_tables_are_compared_with_pyarrow(tmp_path):
+    document, printed = quick_run(tmp_path, "tables")
+    assert len(document["lines"]) == 54
+    for line in document["lines"]:
+        assert [c["name"] for c in line["contenders"]] == ["tensorbytes", "pyarrow"]
+        for contender in line["contenders"]:
+            check_contender(contender)
+        assert line["title"] in printed
+
+
 def walk(name, state=ROOT):
     return run_in(state, "walks", "--measure", name)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tensorbytes as tb
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
-from tensorbytes.formats._arrow import nested
+from tensorbytes.formats._arrow import decimals, nested
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
 
@@ -223,3 +223,26 @@ def test_rows_that_lack_a_column_are_null(tmp_path):
         tb.convert(tmp_path / target, tmp_path / "y.tfrecord")
         payloads = [tf.train.Example.FromString(raw) for raw in tb.open_records(tmp_path / "y.tfrecord").payloads()]
         assert [sorted(example.features.feature) for example in payloads] == [["a", "b"], ["a"], ["b"]]
+
+
+# ---- decimals as text ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [1, 9, 18, 19, 38])
+@pytest.mark.parametrize("scale", [0, 1, 2, 6, 7])
+def test_decimals_are_written_as_pyarrow_writes_them(digits, scale):
+    """Whether all of them are written at once, or pyarrow is asked: ours must be the same text, nulls included."""
+    numbers = [sign * 10**n // (n + 1) for n in range(digits + 1) for sign in (1, -1)]
+    numbers = [n for n in (*numbers, 0, 10**digits - 1, 1 - 10**digits) if abs(n) < 10**digits]
+    texts = [decimal.Decimal(n).scaleb(-scale, decimal.Context(prec=60)) for n in numbers]
+    kinds = [pa.decimal128(digits, scale), pa.decimal256(digits, scale)] if scale <= digits else []
+    kinds += [pa.decimal32(digits, scale)] if scale <= digits <= 9 else []
+    kinds += [pa.decimal64(digits, scale)] if scale <= digits <= 18 else []
+    for kind in kinds:
+        for values in (texts, [None, *texts, None], [None], []):
+            whole = pa.array(values, kind)
+            for array in (whole, whole.slice(1), whole.slice(2, 5)):
+                gone = np.asarray(array.is_null()) if array.null_count else None
+                made = decimals.to_text(array, gone)
+                made.validate(full=True)
+                assert made.equals(array.cast(pa.large_string()))

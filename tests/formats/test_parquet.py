@@ -191,6 +191,10 @@ def test_files_of_other_settings(options):
 def test_strings_out_of_large_dictionaries():
     """Read as indices, since they might come to more than they should."""
     words = [f"{n:0100}" for n in range(2000)] * 3
+    short = saved(pa.table({"x": words}), compression="zstd")
+    assert arrow_parquet.Parquet(memoryview(short))._bulky(0, 0, 1) == []
+    assert tb.loads(short)["x"].tolist() == words
+    words.append("long" * 5000)
     raw = saved(pa.table({"x": words, "l": pa.array([[word] for word in words])}), compression="zstd")
     source = arrow_parquet.Parquet(memoryview(raw))
     assert source._bulky(0, 0, 1) == [0]

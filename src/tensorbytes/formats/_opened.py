@@ -101,6 +101,11 @@ class Opened:
         """Tables of `size` rows, the last one of what is left; of the columns whose name is taken."""
         raise UnsupportedError("it holds no rows", path=self.path)
 
+    @property
+    def batch_rows(self) -> int:
+        """How many rows at a time are read best."""
+        return BATCH_ROWS
+
     def count(self) -> int:
         """How many rows it has."""
         document = self.as_document()

@@ -18,6 +18,7 @@ tensor column, for SQL, which readers here pass over).
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -86,6 +87,10 @@ class Arrow(Format):
         budget = Budget(limits, len(data))
         arrow("format 'arrow'")
         yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy), budget, lazy, unread.skips(options))
+
+    def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
+        arrow("format 'arrow'")
+        return self.decode(arrow_ipc.read_file(file), limits, False, options)
 
     def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> OpenedTable:
         return OpenedTable(self, source, limits, options)

@@ -14,12 +14,14 @@ reads the row groups that it lies in.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
 from tensorbytes.budget import Budget
 from tensorbytes.errors import Limits
 from tensorbytes.formats import Format, Option, Options, known_options
+from tensorbytes.formats._arrow import ipc as arrow_ipc
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
@@ -79,6 +81,10 @@ class Parquet(Format):
         budget = Budget(limits, len(data))
         arrow("format 'parquet'")
         yield arrow_table.document(arrow_parquet.Parquet(data), budget, lazy, unread.skips(options))
+
+    def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
+        arrow("format 'parquet'")
+        return self.decode(arrow_ipc.read_file(file), limits, False, options)
 
     def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> OpenedTable:
         return OpenedTable(self, source, limits, options)

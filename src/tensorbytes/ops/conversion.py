@@ -210,7 +210,7 @@ class _Job:
         return bool(losses)
 
     def _tables(self) -> Iterator[Table]:
-        return map(self.selection.table, self.source.tables(BATCH_ROWS, self.selection.takes))
+        return map(self.selection.table, self.source.tables(self.source.batch_rows, self.selection.takes))
 
     # ---- one document ----------------------------------------------------------
 

@@ -26,7 +26,7 @@ from tensorbytes.formats._arrow.ipc import empty
 from tensorbytes.formats._arrow.schemas import schema_origin
 from tensorbytes.formats._arrow.table import ColumnReader, StoredTable, TableReader
 from tensorbytes.formats._arrow.write import arrow
-from tensorbytes.formats._opened import Created, Opened, as_loss
+from tensorbytes.formats._opened import BATCH_ROWS, Created, Opened, as_loss
 from tensorbytes.formats._torch import unread
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
@@ -38,6 +38,10 @@ from tensorbytes.typing import bytes_view
 
 # Rows that come one by one are written this many at a time.
 _GATHERED_ROWS = 1024
+# Of rows that take few bytes of the file, this many bytes are read at a time, but no more than this many rows: each
+# column of a batch takes some steps, however short it is.
+_BATCH_BYTES = 4 << 20
+_MOST_BATCH_ROWS = 1 << 16
 
 
 class BatchWriter:
@@ -230,12 +234,16 @@ class OpenedTable(Opened):
     @made_once
     def rows(self) -> bool:
         """Whether it is a table of rows, rather than one document in a single row."""
-        return self.data is not None and has_rows(self.data, self.limits)
+        return self.data is not None and _has_rows(self._stored, self.limits)
+
+    @made_once
+    def _stored(self) -> StoredTable:
+        return _opened(self.data, Budget(self.limits))
 
     def tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
         with naming(self.path):
             budget = Budget(self.limits)
-            opened = _opened(self.data, budget)
+            opened = self._stored
             readers = arrow_table.open_table(opened, budget)
             if readers.unknown and not unread.skips(self.options):
                 asked = [one for one in readers.unknown if takes is None or takes(one.name)]
@@ -253,18 +261,21 @@ class OpenedTable(Opened):
             found = arrow_table.document(opened, budget, True, unread.skips(self.options), masks=False)
             yield Listing(found, arrow_table.missing(opened, budget, everything))
 
+    @made_once
+    def batch_rows(self) -> int:
+        each = max(self.size // max(self.count(), 1), 1)
+        return min(max(_BATCH_BYTES // each, BATCH_ROWS), _MOST_BATCH_ROWS)
+
     def as_document(self) -> Document | None:
         """A table of somebody else's says nothing beside its values that tables don't keep."""
         return None if self.rows and self._is_foreign else super().as_document()
 
     @made_once
     def _is_foreign(self) -> bool:
-        assert self.data is not None
-        return arrow_table.KEY not in (_opened(self.data, Budget(self.limits)).schema.metadata or {})
+        return arrow_table.KEY not in (self._stored.schema.metadata or {})
 
     def count(self) -> int:
-        assert self.data is not None
-        return sum(_opened(self.data, Budget(self.limits)).lengths) if self.rows else super().count()
+        return sum(self._stored.lengths) if self.rows else super().count()
 
 
 class CreatedTable(Created):
@@ -338,8 +349,11 @@ class CreatedTable(Created):
 
 def has_rows(source: Any, limits: Limits = LIMITS) -> bool:
     """Whether a file is a table of rows, which read_batches gives, rather than one document in a single row."""
-    budget = Budget(limits)
-    found = arrow_table.open_table(_opened(source, budget), budget)
+    return _has_rows(_opened(source, Budget(limits)), limits)
+
+
+def _has_rows(stored: StoredTable, limits: Limits) -> bool:
+    found = arrow_table.open_table(stored, Budget(limits))
     return found.by_row and not any(reader.nested or {"layout", "of"} & set(note) for reader, note in found.columns)
 
 
@@ -411,8 +425,11 @@ def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budg
     have = 0
     for number, count in enumerate(stored.lengths):
         budget = budget.renewed(stored.size)
-        for held, (reader, *_) in zip(pending, chosen, strict=True):
-            held.extend(reader.arrays(number, number + 1, budget))
+        for reader, *_ in chosen:
+            reader.charge(number, number + 1, budget)
+        with stored.together([reader.number for reader, *_ in chosen], number, number + 1):
+            for held, (reader, *_) in zip(pending, chosen, strict=True):
+                held.extend(reader.fetch(number, number + 1))
         have += count
         while have >= rows:
             yield _taken(pending, chosen, rows, budget.renewed(stored.size))._replace(origin=origin)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -13,6 +15,8 @@ from tensorbytes.formats._arrow import flat as arrow_flat
 from tensorbytes.formats._arrow.nested import any_null
 from tensorbytes.formats._arrow.table import KEY, StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
+from tensorbytes.io import storage
+from tensorbytes.typing import bytes_view
 
 COMPRESSIONS: tuple[str | None, ...] = (None, "lz4", "zstd")
 
@@ -53,6 +57,13 @@ class Pieces:
 
     def seekable(self) -> bool:
         return False
+
+
+def read_file(file: io.FileIO) -> memoryview:
+    """A file's bytes in memory of pyarrow's, which keeps what was given back: other memory comes page by page."""
+    room = bytes_view(arrow().allocate_buffer(os.fstat(file.fileno()).st_size))
+    storage.read_at(file, room, 0)
+    return room
 
 
 def writer(sink: Any, schema: Any, stream: bool, compression: str | None) -> Any:

@@ -34,7 +34,8 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LossError, UnsupportedError
-from tensorbytes.formats._arrow.write import arrow, time_type
+from tensorbytes.formats._arrow import decimals
+from tensorbytes.formats._arrow.write import arrow, room, time_type
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 from tensorbytes.typing import bytes_view
 
@@ -226,6 +227,20 @@ def shred(array: Any, budget: Budget, where: str, wanted: Keys | None = None) ->
     return out
 
 
+def by_leaf(array: Any) -> list[Any]:
+    """For each leaf of an array's type, the structs that lead to it and nothing else."""
+    pa = arrow()
+    kind = array.type
+    if not pa.types.is_struct(kind) or not kind.num_fields or array.offset:
+        return [array] * len(flat_columns(kind))
+    found = []
+    for number, (name, field) in enumerate(zip(_child_names(kind), kind, strict=True)):
+        for child in by_leaf(array.field(number)):
+            inside = pa.struct([pa.field(name, child.type, field.nullable, field.metadata)])
+            found.append(pa.Array.from_buffers(inside, len(array), array.buffers()[:1], children=[child]))
+    return found
+
+
 class Level(NamedTuple):
     """Lists of some level: how many there are, and their row splits or the size that all of them have."""
 
@@ -284,8 +299,19 @@ def _nulls(array: Any) -> Array | None:
     """Which elements are null; None if none are."""
     if not array.null_count:
         return None
-    found: Array = np.asarray(array.is_null())
+    bits = array.buffers()[0]
+    found: Array = (
+        np.asarray(array.is_null())  # of nulls alone, which have no bits
+        if bits is None
+        else _unpacked(memoryview(bits), array.offset, len(array)) == 0
+    )
     return found
+
+
+def _unpacked(bits: memoryview, start: int, count: int) -> Array:
+    """Some bits as bytes of 0 or 1."""
+    raw = np.frombuffer(bits, np.uint8)[start // 8 : (start + count + 7) // 8]
+    return np.unpackbits(raw, count=start % 8 + count, bitorder="little")[start % 8 :]
 
 
 def _decoded(array: Any, budget: Budget, where: str) -> Any:
@@ -316,7 +342,7 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
     pa = arrow()
     words, indices = array.dictionary, array.indices
     kind = words.type
-    if _is_text(kind):
+    if is_text(kind):
         lengths = np.asarray(pa.compute.fill_null(pa.compute.binary_length(_wide(words, budget, where)), 0))
         size = int(lengths[np.asarray(pa.compute.fill_null(indices, 0))].sum(dtype=np.int64)) if len(words) else 0
         budget.copy(2 * (size + 8 * len(indices)), f"column {where!r}", 0)
@@ -326,7 +352,8 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
     return words.take(indices)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether a type is text or bytes of any length."""
     return str(kind).removesuffix("_view").removeprefix("large_") in ("string", "binary")
 
 
@@ -405,9 +432,7 @@ def _leaf_values(array: Any, gone: Array | None, budget: Budget, where: str) -> 
         return _string_values(array, gone, budget, where)
     if leaf.dtype == "bool":
         budget.copy(count, f"column {where!r}", 0)
-        start = array.offset
-        bits = np.frombuffer(_buffer_of(array, 1), np.uint8)[start // 8 : (start + count + 7) // 8]
-        flags = np.unpackbits(bits, count=start % 8 + count, bitorder="little")[start % 8 :]
+        flags = _unpacked(_buffer_of(array, 1), array.offset, count)
         if gone is not None:
             flags[gone] = 0
         return Tensor("bool", (count,), flags)
@@ -420,12 +445,16 @@ def _leaf_values(array: Any, gone: Array | None, budget: Budget, where: str) -> 
         elements: Array = np.ascontiguousarray(whole)
     elif width == 4 and leaf.unit:  # days, or a time of the day
         budget.copy(8 * count, f"column {where!r}", 0)
-        elements = np.frombuffer(data, "<i4").astype("<i8")
+        elements = room(count, "<i8")
+        np.copyto(elements, np.frombuffer(data, "<i4"))
     elif gone is None:
         return Tensor(leaf.dtype, (count,), data, origin=leaf.origin)
     else:
         budget.copy(width * count, f"column {where!r}", 0)
-        elements = np.frombuffer(data, f"V{width}").copy()
+        # As integers times 0 or 1: faster than an assignment by index, and what is there keeps its bits.
+        elements = room(count, f"<u{width}")
+        np.multiply(np.frombuffer(data, elements.dtype), ~gone, out=elements)
+        return Tensor(leaf.dtype, (count,), elements.view(np.uint8), origin=leaf.origin)
     if gone is not None:
         elements[gone] = np.zeros((), elements.dtype)
     return Tensor(leaf.dtype, (count, *leaf.inner), elements.reshape(-1).view(np.uint8), origin=leaf.origin)
@@ -445,7 +474,7 @@ def _string_values(array: Any, gone: Array | None, budget: Budget, where: str) -
         return Strings((count,), np.arange(count + 1, dtype=np.int64) * width, bytes_view(data))
     if pa.types.is_decimal(kind):
         budget.copy(count * (kind.precision + 16), f"column {where!r}", 0)
-        array = array.cast(pa.large_string())
+        array = decimals.to_text(array, _nulls(array))
     array = _wide(array, budget, where)
     if not count:
         return Strings((0,), np.zeros(1, np.int64), b"", "utf-8" if "string" in str(array.type) else "bytes")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+import struct
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tensorbytes.errors import USE_TB, CorruptError, LossError, UsageError
+from tensorbytes.errors import USE_TB, CorruptError, LossError, TensorbytesError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
+from tensorbytes.formats._arrow.nested import by_leaf, is_text
 from tensorbytes.formats._arrow.table import StoredTable, refusing
 from tensorbytes.formats._arrow.write import arrow
 
@@ -20,6 +23,11 @@ _MOST_ROWS = 1 << 20
 _LARGE = 64 << 20
 # Bytes of Parquet's physical types: bool, int32, int64, int96, float, double. Others: one at least.
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+# Parquet's codecs that pyarrow has by themselves; 0 is none.
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+# A dictionary of more words is not looked through.
+_MOST_WORDS = 1 << 17
+_LENGTH = struct.Struct("<I")
 
 
 def writer(sink: Any, schema: Any, compression: str | None) -> Any:
@@ -50,8 +58,7 @@ def refusing_types() -> Iterator[None]:
 
 
 def _repeats(kind: Any) -> bool:
-    types = arrow().types
-    return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
+    return bool(arrow().types.is_integer(kind) or is_text(kind))
 
 
 def group_rows(table: Any, rows: Any) -> int:
@@ -84,6 +91,10 @@ class Parquet(StoredTable):
     def __init__(self, data: memoryview) -> None:
         self.size, self._data = len(data), data
         self._groups = arrow_thrift.groups(data)
+        self._known_pages: dict[arrow_thrift.Chunk, arrow_thrift.Pages] = {}
+        self._claims: dict[tuple[int, int, int], int] = {}
+        self._ahead: dict[tuple[int, int, int], list[Any]] = {}  # by column, first and last row group
+        self._leaves_ahead: dict[tuple[int, int, int], list[list[Any]]] = {}  # the same by leaf
         self.lengths = [group.rows for group in self._groups]
         with refusing("the footer"):
             self._file = self._open([])
@@ -134,14 +145,23 @@ class Parquet(StoredTable):
 
     def claim(self, number: int, first: int, last: int) -> int:
         """What the headers of the pages come to: a few bytes may stand for many equal values."""
-        return sum(
-            max(chunk.size, self._page_claim(chunk))
-            for group in self._groups[first:last]
-            for chunk in self._chunks(group, number)
-        )
+        found = self._claims.get((number, first, last))
+        if found is None:  # each leaf of a struct asks for all of it
+            found = self._claims[number, first, last] = sum(
+                max(chunk.size, self._page_claim(chunk))
+                for group in self._groups[first:last]
+                for chunk in self._chunks(group, number)
+            )
+        return found
+
+    def _pages(self, chunk: arrow_thrift.Chunk) -> arrow_thrift.Pages:
+        found = self._known_pages.get(chunk)
+        if found is None:
+            found = self._known_pages[chunk] = arrow_thrift.pages(self._data, chunk)
+        return found
 
     def _page_claim(self, chunk: arrow_thrift.Chunk) -> int:
-        about = arrow_thrift.pages(self._data, chunk)
+        about = self._pages(chunk)
         if chunk.kind == arrow_thrift.BYTE_ARRAY:
             return about.size + about.repeated
         return max(about.size, about.values * _WIDTHS.get(chunk.kind, 1))
@@ -156,16 +176,73 @@ class Parquet(StoredTable):
         for group in self._groups[first:last]:
             for leaf, chunk in zip(self._leaves[number], self._chunks(group, number), strict=True):
                 if chunk.kind == arrow_thrift.BYTE_ARRAY:
-                    about = arrow_thrift.pages(self._data, chunk)
-                    if about.values * about.dictionary > max(self.size, _LARGE):
+                    about, room = self._pages(chunk), max(self.size, _LARGE)
+                    if about.values * about.dictionary > room and about.values * self._longest(chunk) > room:
                         found.add(leaf)
         return sorted(found)
 
+    def _longest(self, chunk: arrow_thrift.Chunk) -> int:
+        """The bytes of the longest word of a dictionary, or of all words where that can't be told."""
+        about = self._pages(chunk)
+        if not about.words_at or about.words > _MOST_WORDS:
+            return about.dictionary
+        data: Any = self._data[about.words_at : about.words_end]
+        longest = at = 0
+        try:
+            if chunk.codec:
+                data = arrow().Codec(_CODECS[chunk.codec]).decompress(data, about.dictionary)
+            for _ in range(about.words):
+                length = _LENGTH.unpack_from(data, at)[0]
+                if length > longest:  # a call of max() would take as long as the rest
+                    longest = length
+                at += 4 + length
+        except (arrow().ArrowException, KeyError, OSError, ValueError, struct.error):
+            return about.dictionary  # pyarrow will tell what is wrong
+        return longest
+
+    @contextlib.contextmanager
+    def together(self, numbers: Sequence[int], first: int, last: int) -> Iterator[None]:
+        """pyarrow decodes columns side by side if they are asked for in one call."""
+        some = [n for n in dict.fromkeys(numbers) if first < last and not self._bulky(n, first, last)]
+        if len(some) > 1:
+            try:
+                with refusing("columns"):
+                    self._ahead = self._read_together(some, first, last)
+            except TensorbytesError:  # they are read again one by one, for an error that names its column
+                self._ahead = {}
+        try:
+            yield
+        finally:
+            self._ahead, self._leaves_ahead = {}, {}
+
+    def _read_together(self, numbers: list[int], first: int, last: int) -> dict[tuple[int, int, int], list[Any]]:
+        numbers = sorted(numbers)
+        leaves = list(itertools.chain.from_iterable(self._leaves[number] for number in numbers))
+        found: dict[tuple[int, int, int], list[Any]] = {(number, first, last): [] for number in numbers}
+        for group in range(first, last):
+            table = self._file.reader.read_row_groups([group], column_indices=leaves, use_threads=True)
+            for number, column in zip(numbers, table.columns, strict=True):
+                self._check_length(column, group)
+                found[number, first, last] += column.chunks or [empty(column.type)]
+        return found
+
+    def _check_length(self, column: Any, group: int) -> None:
+        if len(column) != self.lengths[group]:
+            raise CorruptError(f"{len(column)} rows where the footer has {self.lengths[group]}", at=0)
+
     def chunks(self, number: int, first: int, last: int) -> list[Any]:
-        return self._read(number, list(self._leaves[number]), first, last)
+        ahead = self._ahead.get((number, first, last))
+        return self._read(number, list(self._leaves[number]), first, last) if ahead is None else ahead
 
     def leaf_chunks(self, number: int, leaf: int, first: int, last: int) -> list[Any]:
         kind = self.schema.field(number).type
+        place = number, first, last
+        ahead = self._ahead.get(place)
+        if ahead is not None:
+            leaves = self._leaves_ahead.get(place)
+            if leaves is None:
+                leaves = self._leaves_ahead[place] = [by_leaf(array) for array in ahead]
+            return [arrays[leaf] for arrays in leaves]
         whole = list(self._leaves[number])
         # pyarrow leaves out fields of structs, but not a part of a map, and a dictionary or an extension stays whole.
         return self._read(number, [whole[leaf]] if arrow().types.is_struct(kind) else whole, first, last)
@@ -179,8 +256,7 @@ class Parquet(StoredTable):
         # One by one: pyarrow can't put lists of dictionaries of several row groups together.
         for group in range(first, last):
             column = file.reader.read_row_groups([group], column_indices=leaves, use_threads=True).column(0)
-            if len(column) != self.lengths[group]:
-                raise CorruptError(f"{len(column)} rows where the footer has {self.lengths[group]}", at=0)
+            self._check_length(column, group)
             found += column.chunks
         return found or [empty(column.type)]
 

@@ -19,14 +19,21 @@ from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats._arrow.types import VIEWS, Form, is_struct, permutation, type_form
-from tensorbytes.formats._arrow.write import arrow, carrier
+from tensorbytes.formats._arrow.write import arrow, carrier, room
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
 from tensorbytes.typing import bytes_view
 
 ColumnValue: TypeAlias = Tensor | Strings | Ragged
+_PLAIN_STRINGS = ("string", "large_string", "binary", "large_binary")
 
 
 # ---- arrays --------------------------------------------------------------------
+
+
+def validate(array: Any) -> None:
+    """Check what a file could lie about: lengths, offsets, indices, text."""
+    # The offsets and the text of strings are checked when they become Strings, and all text at once takes less time.
+    array.validate(full=str(array.type) not in _PLAIN_STRINGS)
 
 
 def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, where: str) -> ColumnValue:
@@ -150,7 +157,9 @@ def _strings(array: Any, budget: Budget, where: str) -> Strings:
     first, last = int(offsets[0]), int(offsets[-1])
     if first or not wide:
         budget.copy(8 * len(offsets), f"column {where!r}", 0)
-        offsets = offsets.astype(np.int64) - first
+        own = room(len(offsets), "<i8")
+        np.copyto(own, offsets)
+        offsets = np.subtract(own, first, out=own) if first else own
     return Strings((len(array),), offsets, _bytes(array, 2)[first:last], encoding)
 
 
@@ -208,7 +217,8 @@ def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
     _refuse_nulls(indices, where)
     if type_form(words.type, where).base == "strings" and not pa.types.is_fixed_size_binary(words.type):
         text = str(words.type).replace("_view", "").removeprefix("large_")
-        _value(words, budget, where)  # counts what a view makes of itself
+        if str(words.type) in VIEWS:
+            _value(words, budget, where)  # counts what a view makes of itself
         words = words.cast(getattr(pa, f"large_{text}")())
         lengths = np.asarray(pa.compute.binary_length(words))
         size = int(lengths[np.asarray(indices)].sum(dtype=np.int64)) + 8 * len(indices)

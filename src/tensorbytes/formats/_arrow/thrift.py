@@ -5,7 +5,7 @@
     FileMetaData     3 num_rows, 4 row_groups
     RowGroup         1 columns, 3 num_rows
     ColumnChunk      1 file_path, 3 meta_data
-    ColumnMetaData   1 type, 6 total_uncompressed_size, 7 total_compressed_size,
+    ColumnMetaData   1 type, 4 codec, 6 total_uncompressed_size, 7 total_compressed_size,
                      9 data_page_offset, 11 dictionary_page_offset
     PageHeader       2 uncompressed_page_size, 3 compressed_page_size, 5 data page,
                      7 dictionary page, 8 data page of version 2: 1 num_values, 2 (v2: 4) encoding
@@ -37,6 +37,7 @@ class Chunk(NamedTuple):
     size: int
     start: int
     end: int
+    codec: int = 0
 
 
 class Group(NamedTuple):
@@ -84,7 +85,7 @@ def _chunk(chunk: dict[int, Any], end: int) -> Chunk:
         first = about[11]
     if size < 0 or stored < 0 or first < 0 or first + stored > end:
         raise CorruptError(f"a column of {stored} bytes at {first}, {size} when decompressed", at=end)
-    return Chunk(about.get(1, -1), size, first, first + stored)
+    return Chunk(about.get(1, -1), size, first, first + stored, about.get(4, 0))
 
 
 class Pages(NamedTuple):
@@ -94,11 +95,14 @@ class Pages(NamedTuple):
     values: int
     dictionary: int  # bytes of the dictionary, out of which a value may be taken again and again
     repeated: int  # bytes that strings could come to, each starting like the one before
+    words: int = 0  # how many the dictionary has
+    words_at: int = 0  # where they are in the file, and where they end; 0 if there is not one page of them
+    words_end: int = 0
 
 
 def pages(data: memoryview, chunk: Chunk) -> Pages:
     """The headers of all pages of a chunk; content is passed over."""
-    size = values = dictionary = repeated = 0
+    size = values = dictionary = repeated = words = words_at = words_end = 0
     at = chunk.start
     while at < chunk.end:
         reader = _Reader(data[at : min(at + _MOST_HEADER, chunk.end)], at)
@@ -109,17 +113,19 @@ def pages(data: memoryview, chunk: Chunk) -> Pages:
             raise CorruptError(f"a page of {stored} bytes, {plain} when decompressed", at=reader.base)
         size += plain
         if 7 in page:
+            words_at, words_end = (0, 0) if dictionary else (at - stored, at)
+            words = max(page[7].get(1, 0), 0)
             dictionary += max(plain, stored)
         about = page.get(5) or page.get(8) or {}
         values += max(about.get(1, 0), 0)
         if about.get(2 if 5 in page else 4) == _DELTA_BYTE_ARRAY:
             repeated += max(about.get(1, 0), 0) * plain
-    return Pages(size, values, dictionary, repeated)
+    return Pages(size, values, dictionary, repeated, words, words_at, words_end)
 
 
 # What is wanted of each struct: field -> int, bytes, the fields of a struct, or [them] for a list of structs.
 _Wanted: TypeAlias = dict[int, Any]
-_COLUMN: _Wanted = {1: int, 6: int, 7: int, 9: int, 11: int}
+_COLUMN: _Wanted = {1: int, 4: int, 6: int, 7: int, 9: int, 11: int}
 _FILE: _Wanted = {3: int, 4: [{1: [{1: bytes, 3: _COLUMN}], 3: int}]}
 _PAGE: _Wanted = {2: int, 3: int, 5: {1: int, 2: int}, 7: {1: int}, 8: {1: int, 4: int}}
 

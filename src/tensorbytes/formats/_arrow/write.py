@@ -56,6 +56,11 @@ def arrow(what: str = "Arrow") -> Any:
     return pyarrow
 
 
+def room(count: int, dtype: str) -> Array:
+    """Memory for an array that will be filled, of pyarrow's: it keeps what was given back, and new pages are slow."""
+    return np.frombuffer(arrow().allocate_buffer(count * np.dtype(dtype).itemsize), dtype, count)
+
+
 class ArrowColumn(NamedTuple):
     """An array, what only we read about it, and the field metadata that makes it an extension type."""
 
