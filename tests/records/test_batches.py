@@ -336,3 +336,12 @@ def test_duckdb_queries_a_batch(path):
 
 def test_batches_are_rows_still(path):
     assert len(rows_of(open_records(path).batches(9)[0])) == 9
+
+
+def test_batches_compare_by_content(path, lacking):
+    one, two = (next(iter(tb.open_records(path).batches(64))) for _ in range(2))
+    assert one == two
+    assert one == next(iter(tb.open_records(path).batches(64, to="tensor")))
+    assert one != next(iter(tb.open_records(path).batches(32)))
+    assert one != next(iter(tb.open_records(lacking).batches(64)))
+    assert one != dict(one)

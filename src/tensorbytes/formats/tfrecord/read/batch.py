@@ -48,6 +48,18 @@ class Batch(UserDict[str, Any], Displayed):
             f"the batch has no column {name!r}; {has}{nearest(name, map(str, self.data))}", tensor=str(name)
         )
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the columns hold the same, of whatever framework, and the same records have them."""
+        if not isinstance(other, Batch):
+            return NotImplemented
+        if (self.records, self.keys(), self.present.keys()) != (other.records, other.keys(), other.present.keys()):
+            return False
+        if not all(np.array_equal(flags, other.present[name]) for name, flags in self.present.items()):
+            return False
+        return all(bool(frameworks.to_value(self[name]) == frameworks.to_value(other[name])) for name in self)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __setitem__(self, name: str, column: Any) -> None:
         super().__setitem__(name, column)
         if "_features" in vars(self):  # the feature was that of another column
