@@ -291,6 +291,18 @@ def test_files_of_records_with_and_without_nulls_become_one_table(way, order, tm
     assert pq.read_table(tmp_path / "out.parquet").equals(pa.concat_tables([tables[name] for name in order]))
 
 
+def test_tables_are_merged_and_split_into_records_with_their_nulls(tmp_path):
+    table = pa.table({"t": pa.array([1, None], pa.timestamp("ms")), "l": [[1], [None]], "s": [{"x": 1}, None]})
+    for number in range(2):
+        pq.write_table(table.slice(number, 1), tmp_path / f"{number}.parquet")
+    tb.merge([tmp_path / "0.parquet", tmp_path / "1.parquet"], tmp_path / "x.tfrecord")
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.parquet")
+    assert pq.read_table(tmp_path / "x.parquet").equals(table)
+    tb.split(tmp_path / "x.parquet", tmp_path / "y.tfrecord", rows=1)
+    tb.convert(f"{tmp_path}/y.tfrecord@2", tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").equals(table)
+
+
 @pytest.mark.parametrize("other", [pa.array([1], pa.timestamp("us")), pa.array([1])])
 def test_records_of_different_arrow_types_never_become_one(other, tmp_path):
     paths = [
@@ -301,6 +313,9 @@ def test_records_of_different_arrow_types_never_become_one(other, tmp_path):
         with pytest.raises(tb.errors.SchemaError, match=r"'t' is timestamp\[ms\] in .*a\.tfrecord.*b\.tfrecord.*apart"):
             act()
     assert not (tmp_path / "m.tfrecord").exists()
+    pq.write_table(pa.table({"t": other, "l": [[1]]}), tmp_path / "b.parquet")
+    with pytest.raises(tb.errors.SchemaError, match="'t' is timestamp"):
+        tb.merge([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "m.tfrecord")
 
 
 def test_records_without_a_note_of_times_are_not_mixed_with_times(tmp_path):
