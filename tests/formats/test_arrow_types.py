@@ -381,6 +381,19 @@ def test_structs_of_records_have_places_without_pyarrow_as_well(tmp_path, monkey
     assert found["s"]["t"]["b"].tolist() == [2, 0, 0]
 
 
+def test_repaired_records_keep_their_schema(tmp_path):
+    table = pa.table({"l": [[1, None]], "t": pa.array([5], pa.timestamp("ms"))})
+    records_of(tmp_path, "x", table)
+    tb.repair(tmp_path / "x.tfrecord", tmp_path / "y.tfrecord")
+    tb.convert(tmp_path / "y.tfrecord", tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").equals(table)
+    (tmp_path / "bad.tfrecord").write_bytes(b"\0" * 100)
+    (tmp_path / "bad.tfrecord.schema.json").write_bytes((tmp_path / "x.tfrecord.schema.json").read_bytes())
+    with pytest.raises(tb.errors.TensorbytesError):
+        tb.repair(tmp_path / "bad.tfrecord", tmp_path / "z.tfrecord")
+    assert not list(tmp_path.glob("*z.tfrecord*"))
+
+
 @pytest.mark.parametrize(
     ("key", "note"),
     [
