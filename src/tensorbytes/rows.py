@@ -12,7 +12,7 @@ import json
 import math
 import weakref
 from array import array
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
@@ -37,6 +37,8 @@ _IN_MEMORY = 1 << 22
 
 NO_MASKS: Mapping[tuple[str, int], Array] = MappingProxyType({})
 NO_PATHS: Mapping[str, Path] = MappingProxyType({})
+# Lists in lists in lists: more levels than any note has reason to speak of.
+_MOST_LEVELS = 64
 # Of a table's origin: which of its columns are masks of others, and which are the lengths of their inner lists.
 MASKS, LEVELS = "masks", "levels"
 # The schema that Arrow had of it, and the same where it may be dropped: see formats/_arrow/schemas.py.
@@ -100,6 +102,23 @@ class Table(NamedTuple):
         above = min(level, len(column.splits))
         return int(column.splits[above - 1][-1]) * math.prod(column.values.shape[1 : level + 1 - above])
 
+    def row_bounds(self, name: str, level: int) -> Array:
+        """Where the elements of each row begin, of those that a column has at a level, and where the last one ends."""
+        column = self.column_below(name)
+        splits = column.splits[:level] if isinstance(column, Ragged) else ()
+        inner = (column.values if isinstance(column, Ragged) else column).shape[1:]
+        if level > len(splits) + len(inner):
+            raise InvalidValueError(f"a mask of level {level} of {name!r}, which has no such level")
+        return _bounds(self.rows, splits, inner[: level - len(splits)])
+
+    def with_whole_masks(self, places: Iterable[tuple[str, int]]) -> Table:
+        """The same with masks at these places as well, where the columns are there: nothing is missing by them."""
+        masks = dict(self.masks)
+        for name, level in places:
+            if (name, level) not in masks and any(one == name or one.startswith(f"{name}/") for one in self.columns):
+                masks[name, level] = np.ones(self.count_elements(name, level), bool)
+        return self._replace(masks=masks)
+
     def with_mask_columns(self, rows_as_well: bool) -> Table:
         """The same without masks inside of rows, or without any: they are columns, which `origin` names."""
         moved = {}
@@ -119,13 +138,17 @@ class Table(NamedTuple):
         if told is None:
             return self
         columns, masks = dict(self.columns), dict(self.masks)
-        for column, place in _told_places(told).items():
-            value = columns.get(column)
-            if value is not None and _is_flags(value):
-                masks[place] = _flags(value)
-                del columns[column]
+        moved: dict[tuple[str, int], tuple[Value, Array | None]] = {}
+        for column, place in told_places(told).items():
+            value = columns.pop(column, None)
+            if value is not None:
+                if not _is_flags(value):
+                    raise InvalidValueError(f"{column!r} is noted as a mask, and holds something else than bools")
+                moved[place] = value, masks.pop((column, 0), None)
         origin = {key: text for key, text in self.origin.items() if key != MASKS}
         found = self._replace(columns=columns, masks=masks, origin=origin)
+        for place, (value, there) in moved.items():
+            masks[place] = _mask_of(value, there, found.row_bounds(*place))
         if any(len(mask) != found.count_elements(*place) for place, mask in masks.items()):
             raise InvalidValueError("a mask and its column don't fit together")
         return found
@@ -164,22 +187,17 @@ class Table(NamedTuple):
         told = self.origin.get(LEVELS)
         if told is None:
             return self
-        columns = dict(self.columns)
-        found: dict[str, dict[int, Array]] = {}
-        for column, (name, level) in _told_places(told).items():
+        columns, masks = dict(self.columns), dict(self.masks)
+        found: dict[str, dict[int, Value | None]] = {}
+        for column, (name, level) in told_places(told).items():
             lengths = columns.pop(column, None)
-            if isinstance(lengths, Ragged) and isinstance(lengths.values, Tensor) and lengths.values.dtype == "int64":
-                found.setdefault(name, {})[level] = lengths.values.numpy().reshape(-1)
-                if level == 1:
-                    found[name][0] = np.diff(lengths.splits[0])
+            masks.pop((column, 0), None)  # a row without them has no list
+            found.setdefault(name, {})[level] = lengths
         for name, levels in found.items():
-            value = columns.get(name)
-            if not isinstance(value, Ragged) or sorted(levels) != list(range(len(levels))):
-                raise InvalidValueError(f"the note of the lists of {name!r} is not sound")
-            splits = tuple(np.concatenate(([0], np.cumsum(levels[level]))) for level in range(len(levels)))
-            columns[name] = replace(value, splits=splits)
+            if name in columns:
+                columns[name] = _in_lists(name, columns[name], levels)
         origin = {key: text for key, text in self.origin.items() if key != LEVELS}
-        return self._replace(columns=columns, origin=origin)
+        return self._replace(columns=columns, masks=masks, origin=origin)
 
     def documents(self) -> Iterator[Document]:
         """Each row as a document, without what it lacks."""
@@ -255,7 +273,7 @@ class Listing(NamedTuple):
 
 def listing(document: Document, local: bool) -> Listing:
     """A document as it is listed: masks are counted, where they need not be fetched from afar."""
-    told = {column: name for column, (name, _) in _told_places(document.origin.get(MASKS, "{}")).items()}
+    told = {column: name for column, (name, _) in told_places(document.origin.get(MASKS, "{}")).items()}
     kept: list[Leaf] = []
     found: dict[str, Missing] = {}
     for leaf in document.leaves:
@@ -318,18 +336,20 @@ def noted_table(document: Document, takes: Callable[[str], bool] | None = None) 
         names[leaf.path] = unique(str(path_name(leaf.path)), names.values())
     if len(lengths) != 1 or None in lengths or len(names) < len(document.leaves):
         return None
-    wanted = set(names.values()) if takes is None else taken_columns(names.values(), document.origin, takes)
+    wanted = set(names.values()) if takes is None else taken_columns(names.values(), owners(document.origin), takes)
     read = {names[leaf.path]: leaf for leaf in document.leaves if names[leaf.path] in wanted}
     columns = {name: leaf.read() for name, leaf in read.items()}
     paths = {name: leaf.path for name, leaf in read.items() if len(leaf.path) > 1}
     return Table(columns, lengths.pop() or 0, origin=document.origin, paths=paths).with_levels().with_masks()
 
 
-def taken_columns(names: Collection[str], origin: Mapping[str, str], takes: Callable[[str], bool]) -> set[str]:
-    """The columns that are taken, and those that are masks and lengths of them."""
-    told, names = owners(origin), dict.fromkeys(names)
+def taken_columns(names: Collection[str], told: Mapping[str, str], takes: Callable[[str], bool]) -> set[str]:
+    """The columns that are taken, and those that are masks and lengths of them, as `owners` tells."""
+    names = dict.fromkeys(names)
     taken = {name for name in names if name not in told and takes(name)}
-    return taken | {name for name, owner in told.items() if not taken.isdisjoint(columns_below(owner, names))}
+    for _ in range(2):  # masks have lengths, too
+        taken |= {name for name, owner in told.items() if not taken.isdisjoint(columns_below(owner, names))}
+    return taken
 
 
 def columns_below(owner: str, names: Collection[str]) -> list[str]:
@@ -373,22 +393,83 @@ def unique(name: str, taken: Container[str]) -> str:
     return free
 
 
-def _told_places(text: str) -> dict[str, tuple[str, int]]:
+def told_places(text: str) -> dict[str, tuple[str, int]]:
     """What was noted of columns that stand for levels of others; a file may say anything."""
+    found: dict[str, tuple[str, int]] = {}
     try:
-        told = json.loads(text)
-        found = {str(column): (str(name), int(level)) for column, (name, level) in told.items()}
+        for column, (name, level) in json.loads(text).items():
+            if type(name) is not str or type(level) is not int or not 0 <= level <= _MOST_LEVELS or name == column:
+                raise ValueError
+            found[column] = name, level
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InvalidValueError("the note of masks and levels is not sound") from None
-    if any(level < 0 for _, level in found.values()):
-        raise InvalidValueError("the note of masks and levels is not sound")
+    if len(set(found.values())) < len(found):
+        raise InvalidValueError("the note of masks and levels is not sound: it names two columns for one place")
     return found
 
 
 def owners(origin: Mapping[str, str]) -> dict[str, str]:
     """The columns of a table that are masks or lengths of others, and of which."""
     told = [origin[key] for key in (MASKS, LEVELS) if key in origin]
-    return {column: name for text in told for column, (name, _) in _told_places(text).items()}
+    return {column: name for text in told for column, (name, _) in told_places(text).items()}
+
+
+def _bounds(rows: int, splits: Iterable[Array], inner: tuple[int, ...]) -> Array:
+    """Where the elements of each row begin: row splits lead to them, and axes after those."""
+    bounds: Array = np.arange(rows + 1)
+    for level in splits:
+        bounds = level[bounds]
+    return bounds * math.prod(inner)
+
+
+def _mask_of(value: Value, there: Array | None, bounds: Array) -> Array:
+    """The mask that a column holds, of rows with elements between `bounds`; what a row has none for is all there."""
+    inside = value.values if isinstance(value, Ragged) else value
+    splits = value.splits if isinstance(value, Ragged) else ()
+    sizes, wanted = np.diff(_bounds(count(value) or 0, splits, inside.shape[1:])), np.diff(bounds)
+    rows = np.ones(len(wanted), bool) if there is None else there
+    if len(sizes) != len(wanted) or (sizes != wanted)[rows].any():
+        raise InvalidValueError("a mask and its column don't fit together")
+    if rows.all():
+        return _flags(value)
+    mask = np.ones(int(bounds[-1]), bool)
+    mask[np.repeat(rows, wanted)] = _flags(value)[np.repeat(rows, sizes)]
+    return mask
+
+
+def _in_lists(name: str, value: Value, lengths: Mapping[int, Value | None]) -> Ragged:
+    """A flat list as lists of lists, by the lengths of the inner ones."""
+    unsound = InvalidValueError(f"the note of the lists of {name!r} is not sound")
+    if not isinstance(value, Ragged) or len(value.splits) > 1 or value.shapes is not None:
+        raise unsound
+    if sorted(lengths) != list(range(1, len(lengths) + 1)):
+        raise unsound
+    splits: list[Array] = []
+    bounds: Array = np.arange(len(value) + 1)
+    for level in range(1, len(lengths) + 1):
+        column = lengths[level]
+        if not isinstance(column, Ragged) or not isinstance(column.values, Tensor) or column.values.dtype != "int64":
+            raise unsound
+        (own, *deeper), sizes = column.splits, column.values.numpy().reshape(-1)
+        splits = splits or [own]
+        bounds = own if level == 1 else splits[-1][bounds]
+        if deeper or len(column) != len(value) or not np.array_equal(bounds, own) or (sizes < 0).any():
+            raise unsound
+        splits.append(_offsets([sizes]))
+    if not np.array_equal(splits[-1][bounds], value.splits[0]):
+        raise unsound
+    return replace(value, splits=tuple(splits))
+
+
+def with_axes(value: Value, inner: tuple[int, ...]) -> Value:
+    """Rows with shapes of their own that differ in nothing but their length, as lists of elements of one shape."""
+    if not isinstance(value, Ragged) or value.shapes is None:
+        return value
+    lengths = value.shapes[:, 0]
+    shape = (int(lengths.sum()), *inner)
+    if not np.array_equal(np.diff(value.splits[0]), lengths * math.prod(inner)):
+        raise InvalidValueError(f"rows of elements of shape {list(inner)} have another one")
+    return Ragged(_reshape(value.values, shape), (_offsets([lengths]),), None, value.name, value.meta, value.origin)
 
 
 def _is_flags(value: Value) -> bool:

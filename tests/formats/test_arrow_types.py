@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import json
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorbytes as tb
+from tensorbytes import rows
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
 from tensorbytes.formats._arrow import decimals, nested
@@ -246,3 +249,207 @@ def test_decimals_are_written_as_pyarrow_writes_them(digits, scale):
                 made = decimals.to_text(array, gone)
                 made.validate(full=True)
                 assert made.equals(array.cast(pa.large_string()))
+
+
+# ---- through records ---------------------------------------------------------------
+
+# More than are read at once.
+MANY = 4200
+
+
+def through_records(table, folder, target="x.tfrecord", **options):
+    """A table that went through TFRecord files."""
+    pq.write_table(table, folder / "in.parquet")
+    tb.convert(folder / "in.parquet", folder / target, **options)
+    tb.convert(folder / target, folder / "out.parquet")
+    return pq.read_table(folder / "out.parquet")
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [("x.tfrecord", {}), ("x.tfrecord@2", {}), ("x.tfrecord.gz", {}), ("x.tfrecord", {"compression": "snappy"})],
+)
+@pytest.mark.parametrize("where", [[1], [MANY - 2], [1, MANY - 2]])
+def test_records_keep_what_is_missing_in_some_batches_alone(where, target, options, tmp_path):
+    gone = [number in where for number in range(MANY)]
+    table = pa.table(
+        {
+            "s": [None if no else {"x": 1, "y": "a"} for no in gone],
+            "e": [[number, None] if no else [number] for number, no in enumerate(gone)],
+            "d": [[[1, None], None] if no else [[2]] for no in gone],
+        }
+    )
+    assert through_records(table, tmp_path, target, **options).equals(table)
+
+
+@pytest.mark.parametrize("target", ["y.tfrecord", "y.tb", "y.npz"])
+def test_records_with_masks_in_some_batches_go_on_to_other_formats(target, tmp_path):
+    table = pa.table({"s": [None if number == MANY - 1 else {"x": {"y": number}} for number in range(MANY)]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    at = tmp_path / "in.parquet"
+    for step in ("x.tfrecord", target, "out.parquet"):
+        tb.convert(at, tmp_path / step)
+        at = tmp_path / step
+    assert pq.read_table(at).equals(table)
+
+
+def records_of(folder, name, table):
+    pq.write_table(table, folder / f"{name}.parquet")
+    tb.convert(folder / f"{name}.parquet", folder / f"{name}.tfrecord")
+    return str(folder / f"{name}.tfrecord")
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+@pytest.mark.parametrize("way", ["merge", "glob"])
+def test_files_of_records_with_and_without_nulls_become_one_table(way, order, tmp_path):
+    tables = {
+        "a": pa.table({"t": pa.array([1, None], pa.timestamp("ms")), "l": [[1, None], []], "s": [{"x": 1}, None]}),
+        "b": pa.table({"t": pa.array([2], pa.timestamp("ms")), "l": [[3]], "s": [{"x": 2}]}),
+    }
+    paths = [records_of(tmp_path, name, tables[name]) for name in order]
+    if way == "merge":
+        tb.merge(paths, tmp_path / "m.tfrecord")
+        paths = tmp_path / "m.tfrecord"
+    tb.convert(paths, tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet").equals(pa.concat_tables([tables[name] for name in order]))
+
+
+def test_tables_are_merged_and_split_into_records_with_their_nulls(tmp_path):
+    table = pa.table({"t": pa.array([1, None], pa.timestamp("ms")), "l": [[1], [None]], "s": [{"x": 1}, None]})
+    for number in range(2):
+        pq.write_table(table.slice(number, 1), tmp_path / f"{number}.parquet")
+    tb.merge([tmp_path / "0.parquet", tmp_path / "1.parquet"], tmp_path / "x.tfrecord")
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.parquet")
+    assert pq.read_table(tmp_path / "x.parquet").equals(table)
+    tb.split(tmp_path / "x.parquet", tmp_path / "y.tfrecord", rows=1)
+    tb.convert(f"{tmp_path}/y.tfrecord@2", tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").equals(table)
+
+
+@pytest.mark.parametrize("other", [pa.array([1], pa.timestamp("us")), pa.array([1])])
+def test_records_of_different_arrow_types_never_become_one(other, tmp_path):
+    paths = [
+        records_of(tmp_path, "a", pa.table({"t": pa.array([1], pa.timestamp("ms")), "l": [[1, None]]})),
+        records_of(tmp_path, "b", pa.table({"t": other, "l": [[1]]})),
+    ]
+    for act in (lambda: tb.merge(paths, tmp_path / "m.tfrecord"), lambda: tb.convert(paths, tmp_path / "m.parquet")):
+        with pytest.raises(tb.errors.SchemaError, match=r"'t' is timestamp\[ms\] in .*a\.tfrecord.*b\.tfrecord.*apart"):
+            act()
+    assert not (tmp_path / "m.tfrecord").exists()
+    pq.write_table(pa.table({"t": other, "l": [[1]]}), tmp_path / "b.parquet")
+    with pytest.raises(tb.errors.SchemaError, match="'t' is timestamp"):
+        tb.merge([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "m.tfrecord")
+
+
+def test_records_without_a_note_of_times_are_not_mixed_with_times(tmp_path):
+    first = records_of(tmp_path, "a", pa.table({"t": pa.array([1], pa.timestamp("ms"))}))
+    with tb.RecordWriter(tmp_path / "b.tfrecord") as writer:
+        writer.write({"t": 1})
+    with pytest.raises(tb.errors.SchemaError, match=r"'t' is timestamp\[ms\].*not noted"):
+        tb.convert([first, str(tmp_path / "b.tfrecord")], tmp_path / "m.parquet")
+    second = records_of(tmp_path, "c", pa.table({"t": pa.array([1])}))
+    tb.convert([second, str(tmp_path / "b.tfrecord")], tmp_path / "m.parquet")
+    assert pq.read_table(tmp_path / "m.parquet")["t"].to_pylist() == [1, 1]
+
+
+INTERVAL = pa.month_day_nano_interval()
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (pa.list_(pa.struct([])), [[{}], None, [{}, None]]),
+        (pa.list_(pa.null()), [[None], [], None]),
+        (pa.list_(pa.list_(pa.null())), [[[None], []], [], None]),
+        (pa.list_(pa.list_(pa.int64(), 0)), [[[], []], [None], []]),
+        (pa.list_(pa.list_(pa.int64(), 2)), [[[1, 2], None], [], None, [[3, None]]]),
+        (pa.list_(pa.list_(pa.bool_(), 2)), [[[True, False]], [[True, None]]]),
+        (pa.list_(pa.list_(pa.list_(pa.int8(), 2), 3)), [[[[1, 2], None, [3, 4]]], []]),
+        (pa.list_(pa.list_(pa.list_(pa.int64(), 2))), [[[[1, 2]], [[3, 4], [5, 6]]], [], [None, [None, [7, None]]]]),
+        (pa.list_(INTERVAL), [[pa.MonthDayNano([1, 2, 3]), None], []]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("nulls", [True, False])
+def test_lists_of_lists_of_one_size_go_through_records(kind, rows, nulls, tmp_path):
+    rows = rows if nulls else [row for row in rows if "None" not in str(row)] or rows
+    table = pa.table({"x": pa.array(rows, kind)})
+    path = tmp_path / "x.arrow"
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    tb.convert(path, tmp_path / "x.tfrecord")
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.arrow")
+    assert read(tmp_path / "y.arrow").equals(table)
+
+
+@pytest.mark.parametrize("target", ["x.tb", "x.npz"])
+def test_structs_of_records_have_the_places_that_those_of_arrow_have(target, tmp_path):
+    table = pa.table({"s": [{"a": 1, "t": {"b": 2}}, None, {"a": None, "t": None}]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    tb.convert(tmp_path / "x.parquet", tmp_path / f"direct-{target}")
+    tb.convert(tmp_path / "x.parquet", tmp_path / "x.tfrecord")
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / target)
+    assert tb.diff(tmp_path / f"direct-{target}", tmp_path / target).identical
+    tb.convert(tmp_path / target, tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").equals(table)
+
+
+def test_structs_of_records_have_places_without_pyarrow_as_well(tmp_path, monkeypatch):
+    records_of(tmp_path, "x", pa.table({"s": [{"a": 1, "t": {"b": 2}}, None, {"a": None, "t": None}]}))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    tb.convert(tmp_path / "x.tfrecord", tmp_path / "x.tb")
+    found = tb.load(tmp_path / "x.tb")
+    assert found["s/mask0"].tolist() == [True, False, True]
+    assert found["s"]["t/mask0"].tolist() == [True, True, False]
+    assert found["s"]["t"]["b"].tolist() == [2, 0, 0]
+
+
+def test_repaired_records_keep_their_schema(tmp_path):
+    table = pa.table({"l": [[1, None]], "t": pa.array([5], pa.timestamp("ms"))})
+    records_of(tmp_path, "x", table)
+    tb.repair(tmp_path / "x.tfrecord", tmp_path / "y.tfrecord")
+    tb.convert(tmp_path / "y.tfrecord", tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").equals(table)
+    (tmp_path / "bad.tfrecord").write_bytes(b"\0" * 100)
+    (tmp_path / "bad.tfrecord.schema.json").write_bytes((tmp_path / "x.tfrecord.schema.json").read_bytes())
+    with pytest.raises(tb.errors.TensorbytesError):
+        tb.repair(tmp_path / "bad.tfrecord", tmp_path / "z.tfrecord")
+    assert not list(tmp_path.glob("*z.tfrecord*"))
+
+
+@pytest.mark.parametrize(
+    ("key", "note"),
+    [
+        ("masks", "x"),
+        ("masks", "[]"),
+        ("masks", '{"l/mask1": ["l", 1e999]}'),
+        ("masks", '{"l/mask1": ["l", 1.5]}'),
+        ("masks", '{"l/mask1": ["l", "1"]}'),
+        ("masks", '{"l/mask1": ["l", 99]}'),
+        ("masks", '{"l/mask1": ["l", 0]}'),
+        ("masks", '{"l/mask1": ["ll", 1]}'),
+        ("masks", '{"a": ["l", 0]}'),
+        ("masks", '{"l": ["l", 1]}'),
+        ("levels", '{"ll/lengths1": ["l", 1]}'),
+        ("levels", '{"ll/lengths1": ["ll", 0]}'),
+        ("levels", '{"ll/lengths1": ["ll", 2]}'),
+        ("levels", '{"l": ["ll", 1]}'),
+        ("levels", '{"ll/lengths1": ["ll", 1], "ll/lengths2": ["ll", 2]}'),
+    ],
+)
+def test_notes_of_masks_and_levels_that_do_not_fit_are_refused(key, note, tmp_path):
+    records_of(tmp_path, "x", pa.table({"a": [1, None], "l": [[1, None], [2]], "ll": [[[1], [2]], [[3]]]}))
+    path = tmp_path / "x.tfrecord.schema.json"
+    schema = json.loads(path.read_text())
+    schema["origin"][key] = note
+    path.write_text(json.dumps(schema))
+    with pytest.raises(tb.errors.SchemaError, match="not sound"):
+        tb.convert(tmp_path / "x.tfrecord", tmp_path / "y.parquet")
+
+
+@pytest.mark.parametrize("level", [2, 3, 64])
+def test_a_mask_of_a_level_that_a_column_lacks_is_refused(level):
+    columns = {"x": tb.Tensor("int64", (2, 1), bytes(16)), f"x/mask{level}": tb.Tensor("bool", (2,), b"\1\0")}
+    table = rows.Table(columns, 2, origin={"masks": json.dumps({f"x/mask{level}": ["x", level]})})
+    with pytest.raises(ValueError, match="no such level"):
+        table.with_masks()

@@ -172,7 +172,7 @@ class _Job(NamedTuple):
         """Write all of it, or nothing."""
         try:
             for item in items:
-                file.add(item)
+                file.add(file.prepare(item) if isinstance(item, Table) else item)
             file.close()
         except BaseException:
             file.abort()

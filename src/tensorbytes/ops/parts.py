@@ -91,6 +91,11 @@ class FileSet:
         return self._hidden[-1]
 
     @property
+    def hidden(self) -> list[str]:
+        """The names that the files so far have until then."""
+        return list(self._hidden)
+
+    @property
     def names(self) -> list[str]:
         """The names that the files so far will have."""
         count = len(self._hidden)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorbytes import formats, opening
-from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, SchemaError, UsageError
 from tensorbytes.formats.tfrecord.files.salvage import keep_records
 from tensorbytes.io import storage
+from tensorbytes.io.paths import byte_range
 from tensorbytes.io.rereading import rereadable
 from tensorbytes.ops import manifests, salvaging
 from tensorbytes.ops.conversion import convert
@@ -53,14 +55,15 @@ def repair(
             )
         if not holds_records and not _is_stream(again, format, limits):
             return _repair_tensors(src, again, dst, format, same, limits, progress)
-        kept = keep_records(
-            source if holds_records else again(),
-            dst,
-            compression=compression,
-            same=same,
-            limits=limits,
-            progress=progress,
-        )
+        with _schema_beside(source, dst) if holds_records and not same else contextlib.nullcontext():
+            kept = keep_records(
+                source if holds_records else again(),
+                dst,
+                compression=compression,
+                same=same,
+                limits=limits,
+                progress=progress,
+            )
     damages, checksums = list(kept.damages), RECORD_CHECKSUMS
     made = Repair(kept.path, storage.describe(dst), kind or formats.NATIVE, damages, checksums)
     made.records, made.size, made.intact = kept.records, kept.size, kept.intact
@@ -72,6 +75,25 @@ def is_same(src: Any, dst: Any) -> bool:
     if src is dst:
         return True
     return storage.is_local(src) and storage.is_local(dst) and os.path.exists(dst) and os.path.samefile(src, dst)
+
+
+@contextlib.contextmanager
+def _schema_beside(src: Any, dst: Any) -> Iterator[None]:
+    """The schema that is beside records goes beside what is kept of them, which is written in the block."""
+    from tensorbytes.formats.tfrecord.created import copy_schema  # with all that writes records
+
+    path = byte_range(src)[0]
+    with contextlib.ExitStack() as stack:
+        if storage.is_local(path) and storage.is_local(dst):
+            with contextlib.suppress(SchemaError):  # of a schema that is damaged itself, nothing is kept
+                stack.enter_context(copy_schema([os.fspath(path)], os.fspath(dst), True, _Kept(), []))
+        yield
+
+
+class _Kept:
+    """Records that take the place of others, if there are any: their schema follows them."""
+
+    count, replaces, published = 0, True, False
 
 
 def _only_file(target: Any, kind: str) -> Any:

@@ -174,16 +174,24 @@ class _Job(NamedTuple):
                 done += int(sizes.sum())
                 self._tell(done)
 
+        cutter, changes = self._cutter(source.count), list[str]()
+
+        def showing(files: FileSet) -> AbstractContextManager[None]:
+            parts = [path for path, number in zip(files.hidden, cutter.items, strict=True) if number]
+            return chosen.showing(parts, self.dst, self.sync, files, changes)
+
         made = self._deal(
             items(),
-            self._cutter(source.count),
+            cutter,
             wanted,
             Table.cut,
             lambda path: chosen.create(path, options, self.sync),
             [source.path],
             "row",
+            showing,
         )
         selection.check_used(source.path)
+        made.changes += changes
         return made
 
     def _tell(self, done: int, total: int | None = None) -> None:
@@ -237,7 +245,8 @@ class _Job(NamedTuple):
                     number = cutter.take(sizes[at:])
                     present = present or make(files.new())
                     if number:
-                        present.add(cut(item, at, at + number))
+                        part = cut(item, at, at + number)
+                        present.add(present.prepare(part) if isinstance(part, Table) else part)
                         at += number
                     else:
                         present.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from tensorbytes.formats import Options
 from tensorbytes.formats._opened import Created, Opened, as_loss
 from tensorbytes.formats.tfrecord.opened import OpenedRecords
 from tensorbytes.formats.tfrecord.schema import Schema, load_beside, sidecar_path
+from tensorbytes.formats.tfrecord.schema.origins import Noted, merge_origins
 from tensorbytes.formats.tfrecord.write import sidecar
 from tensorbytes.formats.tfrecord.write.check import check, check_whole
 from tensorbytes.formats.tfrecord.write.sink import Sink, SinkSet
@@ -25,7 +26,7 @@ from tensorbytes.io.paths import base_path, shard_path
 from tensorbytes.io.storage import Target
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.streams.encoders import Encoder, open_encoder
-from tensorbytes.rows import Table
+from tensorbytes.rows import MASKS, Table, told_places
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value
 from tensorbytes.tree import Document
 
@@ -42,6 +43,9 @@ class CreatedRecords(Created):
         self._schema = None if options.get("schema") is None else Schema.of(options["schema"])
         self._lists = options.get("lists")
         self._described = options.get("sidecar", True)
+        # What is noted of all tables so far; the first one may go on where a schema was given.
+        self._origin: Mapping[str, str] = {} if self._schema is None else self._schema.origin
+        self._names: Collection[str] | None = None  # of the last table's columns
         self._open = partial(RecordWriter, target, shards=shards, sync=sync, **options)
         # Opening a URL may empty what is there, which something that is refused must not do.
         self._opened: RecordWriter | None = None if storage.is_url(target) else self._open()
@@ -60,11 +64,17 @@ class CreatedRecords(Created):
     def prepare(self, table: Table) -> Table:
         """Examples may lack features; masks inside of rows are features of their own. Times are numbers, whose unit
         stands in the schema of Arrow's, if that is known."""
-        if not table.origin.keys() & {"arrow.schema", "arrow.types"}:
-            return table.with_mask_columns(rows_as_well=False)
-        table = table.with_mask_columns(rows_as_well=False).with_level_columns()
-        self._writer.note_origin(table.origin)
-        return table._replace(columns={name: _without_unit(value) for name, value in table.columns.items()})
+        known = told_places(self._origin.get(MASKS, "{}"))
+        table = table.with_whole_masks(known.values()).with_mask_columns(rows_as_well=False)
+        if table.origin.keys() & {"arrow.schema", "arrow.types"}:
+            table = table.with_level_columns()
+            table = table._replace(columns={name: _without_unit(value) for name, value in table.columns.items()})
+        elif MASKS not in table.origin:
+            return table
+        before = [] if self._names is None else [Noted("the rows before", self._origin, self._names)]
+        self._names = table.columns.keys()
+        self._origin = merge_origins([*before, Noted("the new ones", table.origin, self._names)])
+        return table
 
     def check_table(self, table: Table) -> None:
         self.check(table.columns)
@@ -81,6 +91,8 @@ class CreatedRecords(Created):
         return written if places else None
 
     def add(self, item: Document | Table) -> None:
+        if self._origin:
+            self._writer.note_origin(self._origin)
         if isinstance(item, Document):
             self._writer.write({str(leaf.name): leaf.read() for leaf in item.leaves})
         elif item.masks:
@@ -170,6 +182,8 @@ def copy_schema(
     """
     beside = dict.fromkeys(sidecar_path(base_path(path)) for path in sources)
     found = {place: schema for place in beside if (schema := load_beside(place)) is not None}
+    if found:  # numbers that mean different things must not become one file
+        merge_origins([Noted(place, schema.origin, schema.columns.keys()) for place, schema in found.items()])
     try:
         schema = Schema.merged(list(found.items())) if found and len(found) == len(beside) else None
     except SchemaError as error:

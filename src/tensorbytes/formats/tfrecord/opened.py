@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import numpy as np
 
 from tensorbytes import dtypes, frameworks, rows
 from tensorbytes.deferred import Deferred, leading_block
-from tensorbytes.errors import Hint, Limits, SchemaError, UsageError
+from tensorbytes.errors import Hint, Limits, MissingDependencyError, SchemaError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import NO_COLUMNS, Opened, Progress
 from tensorbytes.formats.tfrecord.files import framing
@@ -21,6 +22,7 @@ from tensorbytes.formats.tfrecord.files.framing import RecordBlock
 from tensorbytes.formats.tfrecord.files.index import indexes
 from tensorbytes.formats.tfrecord.kinds import EVENTS, EXAMPLES, OTHERS, kind_of
 from tensorbytes.formats.tfrecord.read.reader import Records, open_records
+from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io import storage
 from tensorbytes.io.paths import byte_range, expand
 from tensorbytes.io.source import Source
@@ -29,7 +31,7 @@ from tensorbytes.lazy import made_once
 from tensorbytes.rows import Table
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, Value
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES, is_record_header
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document, Leaf, Path
 
 _NO_TENSORS = {
     EVENTS: (
@@ -152,17 +154,67 @@ class OpenedRecords(Opened):
         """Tables; columns that were masks or lengths of others when they were written are these again."""
         self.check_rows()
         try:
-            schema = self.records.schema
-            wanted = None if takes is None else rows.taken_columns(schema, schema.origin, takes).__contains__
-            shapes = {name: feature.shape for name, feature in self.records.schema.items() if feature.optional}
+            wanted = None if takes is None else self._with_owner(takes)
+            schema, paths = self.records.schema, self._paths
+            shapes = {name: feature.shape for name, feature in schema.items() if feature.optional}
+            inner = _inner_shapes(schema) if schema.origin else {}
             for table in self._stored_tables(size, wanted):
                 for name, present in table.present.items():
                     column, shape = table.columns[name], shapes.get(name, ())
                     if isinstance(column, Ragged) and shape and None not in shape:
                         table.columns[name] = rows.fill_missing(column, present, shape)
-                yield table.with_levels().with_masks()
+                for name, shape in inner.items():
+                    if name in table.columns:
+                        table.columns[name] = rows.with_axes(table.columns[name], shape)
+                yield table.with_levels().with_masks()._replace(paths=paths)
         except InvalidValueError as error:
             raise SchemaError(error.fault, path=self.path) from None
+
+    @made_once
+    def _owners(self) -> dict[str, str]:
+        """The features that are masks or lengths of others, and of which."""
+        origin = self.records.schema.origin
+        try:
+            owners = rows.owners(origin)
+        except InvalidValueError as error:
+            raise SchemaError(error.fault, path=self.path) from None
+        for key, word in ((rows.MASKS, "mask"), (rows.LEVELS, "lengths")):
+            for column, (name, level) in rows.told_places(origin.get(key, "{}")).items():
+                usual = f"{name}/{word}{level}"
+                if column != usual and not column.startswith(f"{usual}~"):
+                    fault = f"the note of masks and levels is not sound: {column!r} is no {usual!r}"
+                    raise SchemaError(fault, path=self.path)
+        return owners
+
+    def _with_owner(self, takes: Callable[[str], bool]) -> Callable[[str], bool]:
+        """What takes some features, with the masks and lengths of them, and of the structs that they are fields of."""
+        return rows.taken_columns(self.records.schema, self._owners, takes).__contains__
+
+    @made_once
+    def _paths(self) -> dict[str, Path]:
+        """The keys that names stand for: as Arrow's schema tells them, or what structs have masks of their own."""
+        schema, owners = self.records.schema, self._owners
+        structs = {name for name in owners.values() if name not in schema}
+        found: dict[str, Path] = {}
+        try:
+            from tensorbytes.formats._arrow.schemas import schema_of
+            from tensorbytes.formats._arrow.table import flat_fields
+
+            noted, since = schema_of(schema.origin)
+        except MissingDependencyError:
+            noted, since = None, {}
+        for field in () if noted is None else flat_fields(noted):
+            for name, keys in zip(field.names, field.keys, strict=True):
+                for depth in range(1, len(keys)):
+                    owner = "/".join((field.name, *keys[:depth]))
+                    found[owner] = tuple(("key", key) for key in (field.name, *keys[:depth]))
+                if keys and name not in since:
+                    found[name] = tuple(("key", key) for key in (field.name, *keys))
+        for name in [*structs, *schema] if structs else ():
+            above = [0, *sorted(len(owner) + 1 for owner in structs if name.startswith(f"{owner}/")), len(name) + 1]
+            if len(above) > 2 and name not in found and name not in since:
+                found[name] = tuple(("key", name[start : stop - 1]) for start, stop in itertools.pairwise(above))
+        return found
 
     def _stored_tables(self, size: int, takes: Callable[[str], bool] | None = None) -> Iterator[Table]:
         """Tables of the features as they are stored."""
@@ -199,6 +251,7 @@ class OpenedRecords(Opened):
         schema = self.records.schema
         if rename is not None:
             return {"lists": [rename(name) for name in schema.lists if takes(name)]} if schema.lists else {}
+        takes = self._with_owner(takes)
         some = [name for name in schema if takes(name)]
         return {"schema": schema if len(some) == len(list(schema)) else schema.select(some)}
 
@@ -225,6 +278,16 @@ class OpenedRecords(Opened):
 _ALL = 1 << 40
 # Dtypes that NumPy has, so that it can index them.
 _SLICED = frozenset(name for name in dtypes.DTYPES if name in np.sctypeDict)
+
+
+def _inner_shapes(schema: Schema) -> dict[str, tuple[int, ...]]:
+    """Of features that are lists of elements of one shape, that shape."""
+    found = {}
+    for name, feature in schema.items():
+        inner = tuple(size for size in feature.shape[1:] if size is not None)
+        if feature.shape[:1] == (None,) and inner and len(inner) == len(feature.shape) - 1:
+            found[name] = inner
+    return found
 
 
 def _value(column: Any) -> Value:

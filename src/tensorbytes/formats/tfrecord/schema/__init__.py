@@ -18,6 +18,7 @@ from tensorbytes.formats.tfrecord.schema import tf as schema_tf
 from tensorbytes.formats.tfrecord.schema.defaults import brief, plain
 from tensorbytes.formats.tfrecord.schema.feature import ENCODINGS, KINDS, Feature, check_name
 from tensorbytes.formats.tfrecord.schema.merge import merge_groups
+from tensorbytes.formats.tfrecord.schema.origins import Noted, merge_origins
 from tensorbytes.io import beside, storage
 from tensorbytes.io.holding import Hold
 from tensorbytes.typing import Buffer
@@ -202,7 +203,7 @@ class Schema(Mapping[str, Feature]):
         if all(schema == start for _, schema in pairs):
             return start
         features = merge_groups([(where, schema.features) for where, schema in pairs], "feature")
-        origin = start.origin if all(schema.origin == start.origin for _, schema in pairs) else None
+        origin = merge_origins([Noted(where, schema.origin, schema.columns.keys()) for where, schema in pairs])
         if not start.sequence:
             return Schema(features, origin=origin)
         lists = merge_groups([(where, schema.lists or {}) for where, schema in pairs], "feature list")

@@ -18,6 +18,7 @@ from tensorbytes import _wire
 from tensorbytes.errors import UsageError
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.schema import Schema, sidecar_path
+from tensorbytes.formats.tfrecord.schema.origins import Noted, merge_origins
 from tensorbytes.formats.tfrecord.write import batch, guess, sink
 from tensorbytes.formats.tfrecord.write import sidecar as sidecars
 from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, KernelColumn, framed, too_large
@@ -112,6 +113,9 @@ class RecordWriter(Closable):
 
     def note_origin(self, origin: Mapping[str, str]) -> None:
         """Say how the table was held that the records come from: it stands in the schema beside them."""
+        if self._before is not None and origin != self._origin:
+            columns = self._before.columns.keys()
+            merge_origins([Noted("the records there are", self._before.origin, columns), Noted("new ones", origin, ())])
         self._origin = dict(origin)
 
     def declare(self, columns: Mapping[str, Any], optional: Iterable[str]) -> None:
