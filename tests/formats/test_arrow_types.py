@@ -223,3 +223,45 @@ def test_rows_that_lack_a_column_are_null(tmp_path):
         tb.convert(tmp_path / target, tmp_path / "y.tfrecord")
         payloads = [tf.train.Example.FromString(raw) for raw in tb.open_records(tmp_path / "y.tfrecord").payloads()]
         assert [sorted(example.features.feature) for example in payloads] == [["a", "b"], ["a"], ["b"]]
+
+
+# ---- what lies below something that is missing --------------------------------------
+
+
+D = decimal.Decimal
+BELOW = {
+    "decimals of a struct": pa.array([{"x": D("1.5")}, None]),
+    "decimals of a list of one size": pa.array([[D("1.5")], None], pa.list_(pa.decimal128(3, 1), 1)),
+    "decimals of a field that is never null": pa.StructArray.from_arrays(
+        [pa.array([D("1.5"), D("2.5")])],
+        fields=[pa.field("x", pa.decimal128(2, 1), nullable=False)],
+        mask=pa.array([False, True]),
+    ),
+    "decimals of an inner struct": pa.array([{"s": {"x": D("1.5")}}, {"s": None}, None, {"s": {"x": None}}]),
+    "bytes of one length": pa.array([{"x": b"abc"}, None], pa.struct([("x", pa.binary(3))])),
+}
+
+
+def same_after(array, folder, *steps):
+    """Whether an array comes back after some files, of which the last one is read by pyarrow."""
+    start = "start.parquet" if steps[-1].endswith("parquet") else "start.arrow"
+    write(array, folder / start)
+    want, at = read(folder / start), folder / start
+    for step in steps:
+        tb.convert(at, folder / step)
+        at = folder / step
+    got = read(at)
+    got.validate(full=True)
+    return got.schema.types == want.schema.types and got["col"].to_pylist() == want["col"].to_pylist()
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.parquet"], ["x.npz", "y.arrow"]], ids=lambda steps: steps[0])
+@pytest.mark.parametrize("name", BELOW)
+def test_values_below_a_missing_parent_keep_their_type(name, steps, tmp_path):
+    assert same_after(BELOW[name], tmp_path, *steps)
+
+
+def test_text_that_is_no_number_is_not_made_one():
+    strings = tb.Strings((2,), np.array([0, 1, 1]), b"1", "utf-8")
+    with pytest.raises(tb.errors.LossError, match="text that is not decimal"):
+        nested.compose(pa.decimal128(3, 1), nested.Columns({(): strings}, {}, 2))

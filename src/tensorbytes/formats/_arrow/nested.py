@@ -541,7 +541,16 @@ class Columns:
             return None
         if len(mask) != count:
             raise _misfit(keys, f"a mask of {count} elements")
-        return arrow().py_buffer(bytes_view(np.packbits(mask, bitorder="little")))
+        return _bits(mask)
+
+    def below(self, keys: Keys, level: int, dead: Array | None) -> Array | None:
+        """Which elements are not there, or stand below something that is not; None if none."""
+        mask = self.masks.get((keys, level))
+        return dead if mask is None else ~mask if dead is None else dead | ~mask
+
+
+def _bits(mask: Array) -> Any:
+    return arrow().py_buffer(bytes_view(np.packbits(mask, bitorder="little")))
 
 
 def _splits_of(value: ColumnValue, level: int, count: int) -> Array | None:
@@ -561,44 +570,48 @@ def _misfit(keys: Keys, what: str) -> LossError:
 
 def compose(kind: Any, columns: Columns) -> Any:
     """The array of a type that these flat columns are of. LossError if they are not."""
-    return _compose(kind, (), 0, columns.rows, columns)
+    return _compose(kind, (), 0, columns.rows, columns, None)
 
 
-def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns) -> Any:
+def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, dead: Array | None) -> Any:
+    """`dead` tells which elements stand below something that is not there: what they hold is of no matter."""
     pa = arrow()
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        storage = _compose(kind.storage_type, keys, level, count, columns)
+        storage = _compose(kind.storage_type, keys, level, count, columns, dead)
         return pa.ExtensionArray.from_storage(kind, storage)
     if types.is_dictionary(kind):
-        plain = _compose(kind.value_type, keys, level, count, columns)
+        plain = _compose(kind.value_type, keys, level, count, columns, dead)
         encoded = plain if types.is_dictionary(plain.type) else plain.dictionary_encode()
         indices, words = encoded.indices.cast(kind.index_type), encoded.dictionary.cast(kind.value_type)
         return pa.DictionaryArray.from_arrays(indices, words, ordered=kind.ordered)
     if types.is_run_end_encoded(kind):
-        plain = _compose(kind.value_type, keys, level, count, columns)
+        plain = _compose(kind.value_type, keys, level, count, columns, dead)
         return pa.compute.run_end_encode(plain, run_end_type=kind.run_end_type)
     valid = columns.validity(keys, level, count)
     if types.is_struct(kind) and kind.num_fields:
+        below = columns.below(keys, level, dead)
         children = [
-            _compose(field.type, (*keys, name), level, count, columns)
+            _compose(field.type, (*keys, name), level, count, columns, below)
             for name, field in zip(_child_names(kind), kind, strict=True)
         ]
         return pa.Array.from_buffers(kind, count, [valid], children=children)
     if types.is_map(kind):
         splits = columns.splits(keys, level, None, count)
         total = int(splits[-1])
-        inside = [
-            _compose(part, (*keys, name), level + 1, total, columns)
+        parts = [
+            _compose(part, (*keys, name), level + 1, total, columns, None)
             for name, part in (("key", kind.key_type), ("value", kind.item_type))
         ]
         entries = pa.struct([kind.key_field, kind.item_field])
-        child = pa.Array.from_buffers(entries, total, [None], children=inside)
+        child = pa.Array.from_buffers(entries, total, [None], children=parts)
         return pa.Array.from_buffers(kind, count, [valid, _offsets(splits, "<i4")], children=[child])
     if _is_list(kind):
         size = _list_size(kind)
         splits = columns.splits(keys, level, size, count)
-        items = _compose(kind.value_type, keys, level + 1, int(splits[-1]), columns)
+        below = None if size is None else columns.below(keys, level, dead)
+        inside = None if below is None or size is None else np.repeat(below, size)
+        items = _compose(kind.value_type, keys, level + 1, int(splits[-1]), columns, inside)
         if size is not None:
             return pa.Array.from_buffers(kind, count, [valid], children=[items])
         wide = "<i8" if "large" in str(kind)[:5] else "<i4"
@@ -606,7 +619,11 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns) ->
             buffers = [valid, _offsets(splits[:-1], wide), _offsets(np.diff(splits), wide)]
             return pa.Array.from_buffers(kind, count, buffers, children=[items])
         return pa.Array.from_buffers(kind, count, [valid, _offsets(splits, wide)], children=[items])
-    return _compose_leaf(kind, columns.elements(keys, leaf_type(kind), count), valid, count)
+    elements = columns.elements(keys, leaf_type(kind), count)
+    if isinstance(elements, Strings):
+        gone = None if dead is None else columns.below(keys, level, dead)
+        return _compose_strings(kind, elements, valid, count, None if gone is None else ~gone)
+    return _compose_leaf(kind, elements, valid, count)
 
 
 def _offsets(splits: Array, width: str) -> Any:
@@ -615,15 +632,13 @@ def _offsets(splits: Array, width: str) -> Any:
     return arrow().py_buffer(bytes_view(np.ascontiguousarray(splits, width)))
 
 
-def _compose_leaf(kind: Any, elements: Tensor | Strings, valid: Any, count: int) -> Any:
+def _compose_leaf(kind: Any, elements: Tensor, valid: Any, count: int) -> Any:
     pa = arrow()
     types = pa.types
     if types.is_null(kind):
         return pa.nulls(count)
     if types.is_struct(kind):
         return pa.Array.from_buffers(kind, count, [valid])
-    if isinstance(elements, Strings):
-        return _compose_strings(kind, elements, valid, count)
     data: Any = elements.data
     if elements.dtype == "bool":
         data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
@@ -645,32 +660,39 @@ def _narrowed(numbers: Array, kind: np.dtype[Any]) -> Array:
     return made
 
 
-def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int) -> Any:
+def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int, there: Array | None) -> Any:
+    """`there`: which elements matter, where not just those that are null don't."""
     pa = arrow()
     types = pa.types
+    matter = valid if there is None else _bits(there)
     if types.is_fixed_size_binary(kind):
-        lengths = np.diff(elements.offsets)
-        there = lengths == kind.byte_width
-        data: Any = elements.data
-        if not there.all():
-            flags = (
-                np.ones(count, bool)
-                if valid is None
-                else np.unpackbits(np.frombuffer(valid, np.uint8), count=count, bitorder="little").view(bool)
-            )
-            if (flags & ~there).any() or lengths[~there].any():
-                raise LossError(f"bytes of another length than {kind}", feature="type")
-            whole = np.zeros((count, kind.byte_width), np.uint8)
-            whole[there] = np.frombuffer(data, np.uint8).reshape(-1, kind.byte_width)
-            data = whole
-        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(bytes_view(data))])
+        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(_fixed(kind, elements, matter, count))])
     text = types.is_decimal(kind) or "string" in str(kind)
     if text != (elements.encoding == "utf-8"):
         raise LossError(f"{elements.encoding} strings for {kind}", feature="type")
     offsets = pa.py_buffer(bytes_view(np.ascontiguousarray(elements.offsets, "<i8")))
     wide = pa.large_string() if text else pa.large_binary()
-    array = pa.Array.from_buffers(wide, count, [valid, offsets, pa.py_buffer(elements.data)])
+    array = pa.Array.from_buffers(wide, count, [matter, offsets, pa.py_buffer(elements.data)])
     try:
-        return array if array.type == kind else array.cast(kind)
+        array = array if array.type == kind else array.cast(kind)
     except pa.ArrowException as error:  # not a number, or more than 32-bit offsets hold
         raise LossError(f"text that is not {kind}: {str(error)[:100]}", feature="type") from None
+    return array if there is None else pa.Array.from_buffers(kind, count, [valid, *array.buffers()[1:]])
+
+
+def _fixed(kind: Any, elements: Strings, matter: Any, count: int) -> memoryview:
+    """The bytes of strings of one length; those that don't matter may be empty."""
+    lengths = np.diff(elements.offsets)
+    full = lengths == kind.byte_width
+    if full.all():
+        return bytes_view(elements.data)
+    flags = (
+        np.ones(count, bool)
+        if matter is None
+        else np.unpackbits(np.frombuffer(matter, np.uint8), count=count, bitorder="little").view(bool)
+    )
+    if (flags & ~full).any() or lengths[~full].any():
+        raise LossError(f"bytes of another length than {kind}", feature="type")
+    whole = np.zeros((count, kind.byte_width), np.uint8)
+    whole[full] = np.frombuffer(elements.data, np.uint8).reshape(-1, kind.byte_width)
+    return bytes_view(whole)
