@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tensorbytes as tb
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
-from tensorbytes.formats._arrow import nested
+from tensorbytes.formats._arrow import nested, words
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
 
@@ -265,3 +265,110 @@ def test_text_that_is_no_number_is_not_made_one():
     strings = tb.Strings((2,), np.array([0, 1, 1]), b"1", "utf-8")
     with pytest.raises(tb.errors.LossError, match="text that is not decimal"):
         nested.compose(pa.decimal128(3, 1), nested.Columns({(): strings}, {}, 2))
+
+
+# ---- dictionaries ---------------------------------------------------------------------
+
+
+def dictionary_of(words, indices, ordered=False):
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(words), ordered=ordered)
+
+
+def nestings(array):
+    """A dictionary by itself, and inside of others."""
+    return {
+        "by itself": array,
+        "in a struct": pa.StructArray.from_arrays([array], names=["c"]),
+        "in lists": pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array),
+        "in lists of one size": pa.FixedSizeListArray.from_arrays(array, 1),
+        "in maps": pa.MapArray.from_arrays(
+            pa.array(range(len(array) + 1), pa.int32()), pa.array(["k"] * len(array)), array
+        ),
+    }
+
+
+MANY = nestings(pa.array(["x"] * 5000 + ["y", None] + ["z", "x"] * 2500).dictionary_encode())
+SIZES = dictionary_of(["low", "mid", "high"], [2, 0, None, 0], ordered=True)
+ORDERED = nestings(SIZES)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_words_of_many_batches_are_one_dictionary_of_a_file(name, tmp_path):
+    assert same_after(MANY[name], tmp_path, "x.arrow")
+    assert same_after(MANY[name], tmp_path, "x.parquet")
+    assert tb.equal(tb.load(tmp_path / "x.arrow"), tb.load(tmp_path / "start.arrow"))
+
+
+@pytest.mark.parametrize("array", [pa.array([[1]] * 5000 + [[2, None]]), pa.array([{"x": 1}] * 5000 + [{"x": 2}])])
+def test_words_may_be_lists_and_structs(array, tmp_path):
+    indices = pa.array([0, 1, 5000] * 1500, pa.int32())
+    assert same_after(pa.DictionaryArray.from_arrays(indices, array), tmp_path, "x.arrow")
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.parquet"], ["x.npz", "y.parquet"], ["x.tb", "y.arrow"]])
+@pytest.mark.parametrize("name", ORDERED)
+def test_ordered_dictionaries_keep_their_words_and_their_order(name, steps, tmp_path):
+    assert same_after(ORDERED[name], tmp_path, *steps)
+    found = read(tmp_path / steps[-1])["col"].chunk(0)
+    (order,) = dict(nested.ordered_words(found)).values()
+    assert order.to_pylist() == ["low", "mid", "high"]
+
+
+def test_the_words_of_a_struct_that_is_missing_are_none_of_its_own(tmp_path):
+    struct = pa.StructArray.from_arrays([SIZES], names=["c"], mask=pa.array([False, True, False, False]))
+    assert same_after(struct, tmp_path, "x.parquet")
+    struct = pa.StructArray.from_arrays(
+        [dictionary_of([f"{n}" for n in range(128)], range(128))], names=["c"], mask=pa.array([True] + [False] * 127)
+    )
+    assert same_after(struct, tmp_path, "x.arrow")
+
+
+def write_stream(path, *arrays):
+    schema = pa.schema([("c", arrays[0].type)])
+    with pa.ipc.new_stream(path, schema) as writer:
+        for array in arrays:
+            writer.write_batch(pa.record_batch([array], schema=schema))
+
+
+def test_a_dictionary_with_more_words_than_indices_is_refused(tmp_path):
+    write_stream(
+        tmp_path / "x.arrows", *(dictionary_of([f"{k}-{i}" for i in range(100)], range(100)) for k in range(3))
+    )
+    with pytest.raises(tb.errors.LossError, match=r"300 words, and indices of int8.*'c'"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrows")
+    many = [dictionary_of([f"{k}-{i}" for i in range(100)], [i % 100 for i in range(4096)]) for k in range(2)]
+    write_stream(tmp_path / "x.arrows", *many)
+    tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrows")
+    with pytest.raises(tb.errors.LossError, match="200 words, and indices of int8"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrow")
+
+
+def test_an_order_that_changes_or_is_too_long_is_refused(tmp_path):
+    write_stream(
+        tmp_path / "x.arrows",
+        dictionary_of(["low", "high"], [0, 1], ordered=True),
+        dictionary_of(["low", "mid", "high"], [0, 1, 2], ordered=True),
+    )
+    assert tb.load(tmp_path / "x.arrows")["c"].tolist() == ["low", "high", "low", "mid", "high"]
+    with pytest.raises(tb.errors.LossError, match="words that the first batch does not have"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrow")
+    write_stream(tmp_path / "x.arrows", dictionary_of(["a" * (2 << 20)], [0], ordered=True))
+    with pytest.raises(tb.errors.LossError, match="words were not kept"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrow")
+
+
+def test_a_categorical_of_pandas_keeps_its_order(tmp_path):
+    pd = pytest.importorskip("pandas")
+    sizes = pd.Categorical(["high", "low"], categories=["low", "mid", "high"], ordered=True)
+    pd.DataFrame({"c": sizes}).to_parquet(tmp_path / "x.parquet")
+    tb.convert(tmp_path / "x.parquet", tmp_path / "y.parquet")
+    found = pd.read_parquet(tmp_path / "y.parquet")["c"]
+    assert found.max() == "high"
+    assert found.cat.categories.tolist() == ["low", "mid", "high"]
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"[]", b"[1]", b'[[[],0,"AAAA"]]', b'[[[],0,"////////"]]', b"\xff", b'[["",0,1]]']
+)
+def test_words_that_a_file_makes_up_are_none(note):
+    assert not words.words_of(pa.field("c", SIZES.type, metadata={"tensorbytes": note}))

@@ -23,8 +23,8 @@ from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import empty
-from tensorbytes.formats._arrow.schemas import schema_origin
 from tensorbytes.formats._arrow.table import ColumnReader, StoredTable, TableReader
+from tensorbytes.formats._arrow.words import GrowingWords
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.formats._opened import Created, Opened, as_loss
 from tensorbytes.formats._torch import unread
@@ -80,6 +80,7 @@ class BatchWriter:
         self._pending_bytes = 0
         self._schema: Any = None
         self._writer: Any = None
+        self._words: GrowingWords | None = None
         self.rows = 0
         self._stack = contextlib.ExitStack()
         self._file: Any = self._stack.enter_context(storage.writing(target, sync=sync))
@@ -106,7 +107,7 @@ class BatchWriter:
             self._gather(table)
         else:
             for batch in table.to_batches():
-                self._writer.write_batch(batch)
+                self._writer.write_batch(batch if self._words is None else self._words.batch(batch))
         self._drain()
 
     def _start(self, table: Any) -> None:
@@ -116,6 +117,7 @@ class BatchWriter:
             with arrow_parquet.refusing_types():
                 self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
         else:
+            self._words = None if self._stream else GrowingWords(self._schema)
             self._writer = arrow_ipc.writer(self._sink, self._schema, self._stream, self._compression)
 
     def _fitted(self, table: Any) -> Any:
@@ -406,7 +408,7 @@ def _chosen(readers: TableReader, columns: Sequence[str] | None) -> list[_Chosen
 
 
 def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[Table]:
-    origin = schema_origin(stored.schema)
+    origin = arrow_table.origin_of(stored, budget)
     pending: list[list[Any]] = [[] for _ in chosen]
     have = 0
     for number, count in enumerate(stored.lengths):

@@ -26,14 +26,15 @@ something that is not there counts as there. `compose` makes the same arrays of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.errors import Hint, LossError, UnsupportedError
+from tensorbytes.formats._arrow.words import NO_WORDS, Words, WordsError, findable, has_dictionary, indexed
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 from tensorbytes.typing import bytes_view
@@ -481,6 +482,30 @@ def _in_levels(elements: Tensor | Strings, levels: list[Level]) -> ColumnValue:
     return Ragged(values, tuple(level.all_splits() for level in levels[:cut]), origin=values.origin)
 
 
+def ordered_words(array: Any, keys: Keys = (), level: int = 0) -> Iterator[tuple[tuple[Keys, int], Any]]:
+    """The words of the ordered dictionaries in an array, by their places."""
+    pa = arrow()
+    kind = array.type
+    if not has_dictionary(kind, ordered=True):
+        return
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from ordered_words(array.storage, keys, level)
+    elif pa.types.is_dictionary(kind):
+        if kind.ordered:
+            yield (keys, level), array.dictionary
+        yield from ordered_words(array.dictionary, keys, level)
+    elif pa.types.is_run_end_encoded(kind):
+        yield from ordered_words(array.values, keys, level)
+    elif pa.types.is_struct(kind):
+        for number, name in enumerate(_child_names(kind)):
+            yield from ordered_words(array.field(number), (*keys, name), level)
+    elif pa.types.is_map(kind):
+        yield from ordered_words(array.keys, (*keys, "key"), level + 1)
+        yield from ordered_words(array.items, (*keys, "value"), level + 1)
+    else:
+        yield from ordered_words(array.values, keys, level + 1)
+
+
 def with_nulls(array: Any, mask: Array) -> Any:
     """The same array, with nulls where the mask has no element."""
     pa = arrow()
@@ -503,8 +528,14 @@ def with_nulls(array: Any, mask: Array) -> Any:
 class Columns:
     """The flat columns and masks that arrays are made of again."""
 
-    def __init__(self, columns: Mapping[Keys, ColumnValue], masks: Mapping[tuple[Keys, int], Array], rows: int) -> None:
-        self.columns, self.masks, self.rows = columns, masks, rows
+    def __init__(
+        self,
+        columns: Mapping[Keys, ColumnValue],
+        masks: Mapping[tuple[Keys, int], Array],
+        rows: int,
+        words: Words = NO_WORDS,
+    ) -> None:
+        self.columns, self.masks, self.rows, self.words = columns, masks, rows, words
 
     def splits(self, keys: Keys, level: int, size: int | None, count: int) -> Array:
         """The row splits of the lists of some level, of which there are `count`: those of any column below."""
@@ -581,10 +612,7 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, de
         storage = _compose(kind.storage_type, keys, level, count, columns, dead)
         return pa.ExtensionArray.from_storage(kind, storage)
     if types.is_dictionary(kind):
-        plain = _compose(kind.value_type, keys, level, count, columns, dead)
-        encoded = plain if types.is_dictionary(plain.type) else plain.dictionary_encode()
-        indices, words = encoded.indices.cast(kind.index_type), encoded.dictionary.cast(kind.value_type)
-        return pa.DictionaryArray.from_arrays(indices, words, ordered=kind.ordered)
+        return _compose_dictionary(kind, keys, level, count, columns, dead)
     if types.is_run_end_encoded(kind):
         plain = _compose(kind.value_type, keys, level, count, columns, dead)
         return pa.compute.run_end_encode(plain, run_end_type=kind.run_end_type)
@@ -624,6 +652,34 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, de
         gone = None if dead is None else columns.below(keys, level, dead)
         return _compose_strings(kind, elements, valid, count, None if gone is None else ~gone)
     return _compose_leaf(kind, elements, valid, count)
+
+
+def _compose_dictionary(kind: Any, keys: Keys, level: int, count: int, columns: Columns, dead: Array | None) -> Any:
+    pa = arrow()
+    plain = _compose(kind.value_type, keys, level, count, columns, dead)
+    gone = columns.below(keys, level, dead)
+    if gone is not None and not plain.type.num_fields and not pa.types.is_null(plain.type):
+        plain = with_nulls(plain, ~gone)
+    numbers: Any
+    if kind.ordered:
+        words = columns.words.get((keys, level))
+        if words is None or words.type != kind.value_type:
+            raise WordsError(
+                "an ordered dictionary whose words were not kept", feature="type", hints=[Hint(purpose="leave it out")]
+            )
+        numbers = pa.compute.index_in(findable(plain), value_set=findable(words), skip_nulls=True)
+        if numbers.null_count != plain.null_count:
+            raise WordsError("an ordered dictionary with words that the first batch does not have", feature="type")
+    else:
+        try:
+            encoded = plain.dictionary_encode()
+            numbers, words = encoded.indices, encoded.dictionary
+        except pa.ArrowNotImplementedError:  # words that can't be looked up, such as lists
+            numbers, words = pa.array(np.arange(count)), plain
+    valid = columns.validity(keys, level, count)
+    if len(words) and valid is None and numbers.null_count:  # below what is missing: any word will do
+        numbers = numbers.fill_null(0)
+    return indexed(numbers, np.arange(len(words)), words, kind)
 
 
 def _offsets(splits: Array, width: str) -> Any:

@@ -10,6 +10,7 @@ from tensorbytes.errors import USE_TB, CorruptError, LossError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
 from tensorbytes.formats._arrow.table import StoredTable, refusing
+from tensorbytes.formats._arrow.words import has_dictionary
 from tensorbytes.formats._arrow.write import arrow
 
 COMPRESSIONS = (None, "snappy", "lz4", "zstd")
@@ -34,7 +35,7 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
         schema,
         compression=compression or "none",
         # A dictionary of floats compares them as numbers, and NaNs are many.
-        use_dictionary=[field.name for field in schema if _repeats(field.type)],
+        use_dictionary=[path for field in schema for path in _repeated(field.name, field.type)],
         write_page_checksum=True,
         store_schema=True,
     )
@@ -49,9 +50,29 @@ def refusing_types() -> Iterator[None]:
         raise LossError(f"Parquet can't hold this: {str(error)[:200]}", feature="type", hints=[USE_TB]) from None
 
 
-def _repeats(kind: Any) -> bool:
+def _repeated(path: str, kind: Any) -> Iterator[str]:
+    """The columns that are written as words and indices: Arrow's dictionaries at any level, which keep their words."""
     types = arrow().types
-    return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    if types.is_integer(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        yield path
+    elif has_dictionary(kind):
+        yield from _dictionary_paths(path, kind)
+
+
+def _dictionary_paths(path: str, kind: Any) -> Iterator[str]:
+    types = arrow().types
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    if types.is_dictionary(kind):
+        yield path
+    elif types.is_map(kind):
+        yield from _dictionary_paths(f"{path}.key_value.key", kind.key_type)
+        yield from _dictionary_paths(f"{path}.key_value.value", kind.item_type)
+    elif types.is_struct(kind):
+        for field in kind:
+            yield from _dictionary_paths(f"{path}.{field.name}", field.type)
+    elif kind.num_fields:
+        yield from _dictionary_paths(f"{path}.list.element", kind.value_type)
 
 
 def group_rows(table: Any, rows: Any) -> int:

@@ -47,6 +47,7 @@ from tensorbytes.formats._arrow.nested import (
     content_type,
     elements_at,
     flat_columns,
+    ordered_words,
     shred,
     unique_names,
     with_nulls,
@@ -55,6 +56,8 @@ from tensorbytes.formats._arrow.read import ColumnValue, fit_note, items_of, joi
 from tensorbytes.formats._arrow.schemas import ORIGIN as SCHEMA
 from tensorbytes.formats._arrow.schemas import TYPES, schema_of, schema_origin
 from tensorbytes.formats._arrow.types import Form, form, is_plain
+from tensorbytes.formats._arrow.words import MOST_BYTES as MOST_WORDS
+from tensorbytes.formats._arrow.words import Words, WordsError, has_dictionary, words_of
 from tensorbytes.formats._arrow.write import (
     MOST_LEVELS,
     NAME,
@@ -230,7 +233,9 @@ def _composed(field: FlatField, content: Table) -> Any:
     columns = {keys: stored_order(value, field.field.type) for keys, value in zip(field.keys, values, strict=True)}
     try:
         with refusing(f"column {field.name!r}"):
-            return compose(field.field.type, Columns(columns, masks, _rows_of(content)))
+            return compose(field.field.type, Columns(columns, masks, _rows_of(content), words_of(field.field)))
+    except WordsError as error:
+        raise error.replaced(tensor=field.name) from None
     except (LossError, UnsupportedError, CorruptError):
         return None
 
@@ -648,10 +653,29 @@ def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False
     whole = unpack(parts, budget, lazy) if parts else Document([])
     if meta:
         whole = whole._replace(meta={**meta, **whole.meta})
-    origin = {**whole.origin, **schema_origin(stored.schema)} if by_row else whole.origin
+    origin = {**whole.origin, **origin_of(stored, budget)} if by_row else whole.origin
     if not flats and not any(flags) and not unknown:
         return whole._replace(origin=origin)
     return _in_order(whole._replace(origin=origin), found, flats, flags, [] if skip else unknown, sum(stored.lengths))
+
+
+def origin_of(stored: StoredTable, budget: Budget) -> dict[str, str]:
+    """What the schema says of a table beyond its values, with the words of ordered dictionaries."""
+    words: dict[int, Words] = {}
+    left = MOST_WORDS
+    for number, field in enumerate(stored.schema):
+        if has_dictionary(field.type, ordered=True):
+            last = min(len(stored.lengths), 1)
+            claim = stored.claim(number, 0, last)
+            budget.renewed(stored.size).copy(claim + claim // 4, f"column {field.name!r}", 0)
+            with refusing(f"column {field.name!r}"):
+                array = stored.chunks(number, 0, last)[0]
+                array.validate(full=True)
+                found = dict(ordered_words(array))
+            left -= sum(array.nbytes for array in found.values())
+            if left >= 0:
+                words[number] = found
+    return schema_origin(stored.schema, words)
 
 
 def missing(stored: StoredTable, budget: Budget, everything: bool) -> dict[str, Missing]:
