@@ -372,3 +372,67 @@ def test_a_categorical_of_pandas_keeps_its_order(tmp_path):
 )
 def test_words_that_a_file_makes_up_are_none(note):
     assert not words.words_of(pa.field("c", SIZES.type, metadata={"tensorbytes": note}))
+
+
+# ---- what stands for more than it takes -------------------------------------------------
+
+LONG = "x" * 100_000
+BOMBS = {
+    "runs of text": pa.RunEndEncodedArray.from_arrays(pa.array([600], pa.int32()), pa.array([LONG])),
+    "runs of numbers": pa.RunEndEncodedArray.from_arrays(pa.array([60_000_000], pa.int32()), pa.array([1], pa.int8())),
+    "runs of lists": pa.RunEndEncodedArray.from_arrays(pa.array([600], pa.int32()), pa.array([[1] * 100_000])),
+    "words that are text": dictionary_of([LONG], [0] * 600),
+    "words that are lists": dictionary_of([[1] * 100_000], [0] * 600),
+    "words that are lists of one size": pa.DictionaryArray.from_arrays(
+        pa.array([0] * 600), pa.array([[1] * 100_000], pa.list_(pa.int8(), 100_000))
+    ),
+    "words that are structs": pa.DictionaryArray.from_arrays(pa.array([0] * 600), pa.array([{"x": {"y": LONG}}])),
+    "views of one text": pa.ListViewArray.from_arrays(pa.array([0] * 600), pa.array([1] * 600), pa.array([LONG])),
+    "views of one word": pa.ListViewArray.from_arrays(
+        pa.array([0] * 600), pa.array([1] * 600), dictionary_of([LONG], [0])
+    ),
+    "nulls": pa.nulls(20_000_000),
+    "nulls in a struct": pa.StructArray.from_arrays([pa.nulls(20_000_000)], names=["x"]),
+    "nulls in lists": pa.ListArray.from_arrays(pa.array([0, 20_000_000], pa.int32()), pa.nulls(20_000_000)),
+    "nulls in lists of one size": pa.FixedSizeListArray.from_arrays(pa.nulls(20_000_000), 10_000_000),
+    "structs without fields, of one that is missing": pa.Array.from_buffers(
+        pa.list_(pa.struct([]), 30_000_000),
+        2,
+        [pa.py_buffer(b"\1")],
+        children=[pa.Array.from_buffers(pa.struct([]), 60_000_000, [None])],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_memory_is_charged_before_it_is_taken(name):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("col", BOMBS[name].type)])) as writer:
+        writer.write_batch(pa.record_batch([BOMBS[name]], names=["col"]))
+    data = sink.getvalue().to_pybytes()
+    with pytest.raises(tb.errors.LimitError, match=r"max_bytes=\.\.\."):
+        tb.loads(data, limits=tb.errors.Limits(max_bytes=40 << 20))
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.npz", "y.arrow"]], ids=lambda steps: steps[0])
+@pytest.mark.parametrize("name", ["views", "a view of views", "maps", "runs", "runs of lists", "words", "hidden items"])
+def test_what_pyarrow_does_not_take_is_taken(name, steps, tmp_path):
+    view, text = pa.string_view(), ["a", "longer than twelve bytes", None, "b"]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 5, 6], pa.int32()), pa.array(text, view))
+    arrays = {
+        "views": pa.array([text, None, []], pa.list_view(view)),
+        "a view of views": pa.array([[text, None], None, [[]]], pa.list_view(pa.list_view(view))),
+        "maps": pa.array([[("k", "a"), ("l", None)], None, []], pa.map_(pa.string(), view)),
+        "runs": runs.slice(1, 4),
+        "runs of lists": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([["a"], None])),
+        "words": pa.DictionaryArray.from_arrays(
+            pa.array([1, None, 0, 1]), pa.array([[{"x": "a"}, None], [{"x": None}]], pa.list_(pa.struct([("x", view)])))
+        ),
+        "hidden items": pa.Array.from_buffers(
+            pa.list_(view), 2, [pa.py_buffer(b"\2"), pa.py_buffer(np.array([0, 2, 4], "<i4"))],
+            children=[pa.array(text, view)],
+        ),
+    }  # fmt: skip
+    write(arrays[name].slice(0, 0), tmp_path / "empty.arrow")
+    tb.load(tmp_path / "empty.arrow")
+    assert same_after(arrays[name], tmp_path, *steps)

@@ -47,6 +47,7 @@ Masks: TypeAlias = dict[tuple[Keys, int], Array]
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _HOLLOW = "hollow"  # rows that hold nothing
 STRINGS = ("text", "bytes")
+_NONE = np.zeros(1, np.int64)
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 
@@ -246,6 +247,8 @@ def _shred(
     types = arrow().types
     array = _decoded(array, budget, where)
     kind = array.type
+    if array.null_count:  # what is null, what is missing, and the mask; an array of nulls takes no bytes by itself
+        budget.copy(4 * len(array), f"the mask of column {where!r}", 0)
     gone = _nulls(array)
     missing = gone if dead is None or gone is None else gone & ~dead
     if missing is not None and missing.any():
@@ -258,6 +261,8 @@ def _shred(
     elif types.is_fixed_size_list(kind):
         size = kind.list_size
         items = array.values.slice(array.offset * size, len(array) * size)
+        if below is not None:
+            budget.copy(len(array) * size, f"the mask of column {where!r}", 0)
         inside = None if below is None else np.repeat(below, size)
         _shred(items, keys, [*levels, Level(len(array), None, size)], inside, out, budget, where, wanted)
     elif types.is_map(kind):
@@ -290,41 +295,134 @@ def _nulls(array: Any) -> Array | None:
 
 
 def _decoded(array: Any, budget: Budget, where: str) -> Any:
-    """The array without extensions, dictionaries, runs and views."""
+    """The array without extensions, dictionaries and runs, which may stand for much more than they take."""
     pa = arrow()
-    while True:
-        kind = array.type
-        if isinstance(kind, pa.BaseExtensionType):
-            array = array.storage
-        elif pa.types.is_dictionary(kind):
-            array = _undictionaried(array, budget, where)
-        elif pa.types.is_run_end_encoded(kind):
-            budget.copy(len(array) * max(_width(kind.value_type), 1), f"column {where!r}", 0)
-            array = pa.compute.run_end_decode(array)
-        else:
-            return array
+    while isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        budget.copy(len(array) * (_width(array.type.index_type) + 1), f"column {where!r}", 0)
+        numbers = np.asarray(array.indices.fill_null(0))
+        return _decoded(_taken(array.dictionary, numbers, _nulls(array.indices), budget, where), budget, where)
+    if pa.types.is_run_end_encoded(array.type):
+        return _decoded(_without_runs(array, budget, where), budget, where)
+    return array
+
+
+def _without_runs(array: Any, budget: Budget, where: str) -> Any:
+    pa = arrow()
+    kind, count = array.type.value_type, len(array)
+    ends = np.asarray(array.run_ends, np.int64)
+    budget.copy(16 * len(ends), f"column {where!r}", 0)
+    lengths = np.diff(np.clip(ends - array.offset, 0, count), prepend=0)
+    if isinstance(kind, pa.BaseExtensionType) or kind.num_fields or pa.types.is_dictionary(kind) or _is_text(kind):
+        budget.copy(8 * count, f"column {where!r}", 0)
+        return _taken(array.values, np.repeat(np.arange(len(ends)), lengths), None, budget, where)
+    budget.copy(count * _width(kind), f"column {where!r}", 0)
+    return pa.compute.run_end_decode(array)
+
+
+def _taken(array: Any, order: Array, gone: Array | None, budget: Budget, where: str) -> Any:
+    """The elements of some numbers, once there is room for them; `gone` tells which of them are null whatever they are.
+
+    pyarrow does the same of most types, but of no views nor runs, and does not tell before what it will take.
+    """
+    pa = arrow()
+    types, kind, count = pa.types, array.type, len(order)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _taken(array.storage, order, gone, budget, where)
+    if not len(array) and count:  # all are gone
+        budget.copy(count * _width(kind), f"column {where!r}", 0)
+        return pa.nulls(count, kind)
+    if types.is_run_end_encoded(kind):
+        ends = np.asarray(array.run_ends, np.int64)
+        budget.copy(16 * (len(ends) + count), f"column {where!r}", 0)
+        return _taken(
+            array.values, np.searchsorted(ends, order.astype(np.int64) + array.offset, "right"), gone, budget, where
+        )
+    if types.is_dictionary(kind):
+        budget.copy((len(array) + count) * (_width(kind.index_type) + 1), f"column {where!r}", 0)
+        hidden = _gone_of(array.indices, order, gone)
+        numbers = np.asarray(array.indices.fill_null(0))[order]
+        return _taken(array.dictionary, numbers, hidden, budget, where)
+    if not kind.num_fields:
+        return _taken_leaves(array, order, gone, budget, where)
+    budget.copy(4 * count, f"column {where!r}", 0)
+    hidden = _gone_of(array, order, gone)
+    valid = None if hidden is None else _bits(~hidden)
+    if types.is_struct(kind):
+        children = [_taken(array.field(number), order, None, budget, where) for number in range(kind.num_fields)]
+        fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
+        return pa.Array.from_buffers(pa.struct(fields), count, [valid], children=children)
+    if types.is_fixed_size_list(kind):
+        size = kind.list_size
+        budget.copy(16 * count * size, f"column {where!r}", 0)
+        inside = (order.astype(np.int64)[:, None] * size + np.arange(size)).reshape(-1)
+        values = array.values.slice(array.offset * size, len(array) * size)
+        child = _taken(values, inside, None, budget, where)
+        return pa.Array.from_buffers(pa.list_(child.type, size), count, [valid], children=[child])
+    starts, lengths, values = _placed_items(array)
+    lengths = lengths[order] if hidden is None else np.where(hidden, 0, lengths[order])
+    splits = np.concatenate(([0], np.cumsum(lengths)))
+    budget.copy(32 * (count + int(splits[-1])), f"column {where!r}", 0)
+    child = _taken(values, np.repeat(starts[order] - splits[:-1], lengths) + np.arange(splits[-1]), None, budget, where)
+    if types.is_map(kind):
+        whole = pa.map_(*(field.type for field in child.type))
+        child = pa.Array.from_buffers(pa.struct([whole.key_field, whole.item_field]), len(child), [None], children=[
+            child.field(0), child.field(1)
+        ])  # fmt: skip
+    else:
+        wide = types.is_large_list(kind) or types.is_large_list_view(kind)
+        whole = pa.large_list(child.type) if wide else pa.list_(child.type)
+    offsets = _offsets(splits, "<i8" if types.is_large_list(whole) else "<i4")
+    return pa.Array.from_buffers(whole, count, [valid, offsets], children=[child])
+
+
+def _taken_leaves(array: Any, order: Array, gone: Array | None, budget: Budget, where: str) -> Any:
+    pa = arrow()
+    kind, count = array.type, len(order)
+    if pa.types.is_null(kind):
+        return pa.nulls(count)
+    if _is_text(kind):
+        array = _wide(array, budget, where)
+        offsets = np.frombuffer(_buffer_of(array, 1), "<i8", len(array) + 1, 8 * array.offset) if len(array) else _NONE
+        budget.copy(8 * count, f"column {where!r}", 0)
+        size = int(np.diff(offsets)[order].sum(dtype=np.int64))
+        budget.copy(2 * (size + 8 * count), f"column {where!r}", 0)
+    else:
+        budget.copy(count * (_width(kind) + 1), f"column {where!r}", 0)
+    return array.take(pa.array(order, mask=gone))
+
+
+def _gone_of(array: Any, order: Array, gone: Array | None) -> Array | None:
+    """Which elements of some numbers are null, or gone before."""
+    own = _nulls(array)
+    if own is None:
+        return gone
+    return own[order] if gone is None else own[order] | gone
+
+
+def _placed_items(array: Any) -> tuple[Array, Array, Any]:
+    """(where each list starts, how long it is, all items) of lists, list views and maps."""
+    types, kind = arrow().types, array.type
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        starts, lengths = (np.asarray(part, np.int64) for part in (array.offsets, array.sizes))
+        return starts, lengths, array.values
+    width = np.dtype("<i8" if types.is_large_list(kind) else "<i4")
+    count = len(array) + 1 if len(array) else 0
+    offsets = np.frombuffer(_buffer_of(array, 1), width, count, width.itemsize * array.offset).astype(np.int64)
+    return offsets[:-1], np.diff(offsets), _entries(array) if types.is_map(kind) else array.values
 
 
 def _width(kind: Any) -> int:
+    """The bytes that an element takes at least."""
+    if arrow().types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _width(kind.value_type) + 1
+    if kind.num_fields:
+        return 8 + sum(_width(kind.field(number).type) for number in range(kind.num_fields))
     try:
-        return int(kind.bit_width) // 8
+        return int(kind.bit_width) // 8 + 1
     except ValueError:  # it varies
         return 8
-
-
-def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
-    """The values that indices stand for."""
-    pa = arrow()
-    words, indices = array.dictionary, array.indices
-    kind = words.type
-    if _is_text(kind):
-        lengths = np.asarray(pa.compute.fill_null(pa.compute.binary_length(_wide(words, budget, where)), 0))
-        size = int(lengths[np.asarray(pa.compute.fill_null(indices, 0))].sum(dtype=np.int64)) if len(words) else 0
-        budget.copy(2 * (size + 8 * len(indices)), f"column {where!r}", 0)
-        words = _wide(words, budget, where)
-    else:
-        budget.copy(len(indices) * max(_width(kind), 1), f"column {where!r}", 0)
-    return words.take(indices)
 
 
 def _is_text(kind: Any) -> bool:
@@ -338,8 +436,9 @@ def _wide(array: Any, budget: Budget, where: str) -> Any:
     if text in ("large_string", "large_binary"):
         return array
     if text.endswith("_view"):
-        lengths = np.frombuffer(_buffer_of(array, 1), "<i4").reshape(-1, 4)
-        budget.copy(int(lengths[array.offset : array.offset + len(array), 0].clip(0).sum(dtype=np.int64)), where, 0)
+        held = _buffer_of(array, 1)[16 * array.offset : 16 * (array.offset + len(array))]
+        size = int(np.frombuffer(held, "<i4").reshape(-1, 4)[:, 0].clip(0).sum(dtype=np.int64))
+        budget.copy(size, f"column {where!r}", 0)
     budget.copy(8 * (len(array) + 1), f"column {where!r}", 0)
     return array.cast(pa.large_string() if "string" in text else pa.large_binary())
 
@@ -364,7 +463,7 @@ def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> t
     hidden = gone & (lengths > 0)
     if hidden.any():
         budget.copy(len(values) * 9, f"column {where!r}", 0)
-        values = values.filter(arrow().array(np.repeat(~hidden, lengths)))
+        values = _taken(values, np.flatnonzero(np.repeat(~hidden, lengths)), None, budget, where)
         lengths[hidden] = 0
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(kind)
     return offsets, values
@@ -373,14 +472,15 @@ def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> t
 def _view_items(array: Any, gone: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
     """The same of list views, whose lists may stand anywhere among the items."""
     wide = np.int64 if arrow().types.is_large_list_view(array.type) else np.int32
-    starts, lengths = (np.asarray(part, np.int64) for part in (array.offsets, array.sizes))
+    starts, lengths, values = _placed_items(array)
     if gone is not None:
         lengths = np.where(gone, 0, lengths)
     splits = np.concatenate(([0], np.cumsum(lengths)))
     total = int(splits[-1])
-    budget.copy(total * (8 + max(_width(array.type.value_type), 1)), f"column {where!r}", 0)
+    budget.copy(total * 24, f"column {where!r}", 0)
     order = np.repeat(starts - splits[:-1], lengths) + np.arange(total)
-    return splits.astype(wide) if total <= np.iinfo(wide).max else splits, array.values.take(arrow().array(order))
+    items = _taken(values, order, None, budget, where)
+    return splits.astype(wide) if total <= np.iinfo(wide).max else splits, items
 
 
 def _entries(array: Any) -> Any:
@@ -615,7 +715,12 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, de
         return _compose_dictionary(kind, keys, level, count, columns, dead)
     if types.is_run_end_encoded(kind):
         plain = _compose(kind.value_type, keys, level, count, columns, dead)
-        return pa.compute.run_end_encode(plain, run_end_type=kind.run_end_type)
+        try:
+            encoded = pa.compute.run_end_encode(findable(plain), run_end_type=kind.run_end_type)
+            ends, values = encoded.run_ends, encoded.values.cast(kind.value_type)
+        except pa.ArrowNotImplementedError:  # what can't be compared, such as lists: each is a run
+            ends, values = pa.array(np.arange(1, count + 1), kind.run_end_type), plain
+        return pa.RunEndEncodedArray.from_arrays(ends, values, kind)
     valid = columns.validity(keys, level, count)
     if types.is_struct(kind) and kind.num_fields:
         below = columns.below(keys, level, dead)

@@ -96,7 +96,8 @@ def _value(array: Any, budget: Budget, where: str) -> ColumnValue:
             return Ragged(items.values, (splits, *items.splits))
         return Ragged(items, (splits,))
     if str(kind) in VIEWS:
-        lengths = np.frombuffer(_bytes(array, 1), "<i4").reshape(-1, 4)[array.offset : array.offset + count, 0]
+        held = _bytes(array, 1)[16 * array.offset : 16 * (array.offset + count)]
+        lengths = np.frombuffer(held, "<i4").reshape(-1, 4)[:, 0]
         budget.copy(int(lengths.sum(dtype=np.int64)), f"column {where!r}", 0)
         return _strings(array.cast(getattr(pa, VIEWS[str(kind)])()), budget, where)
     if pa.types.is_fixed_size_binary(kind):

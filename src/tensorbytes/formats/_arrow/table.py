@@ -488,6 +488,7 @@ class ColumnReader:
                 pieces.append(self._piece(array, budget))
             if len(pieces) > 1:  # joining copies them
                 budget.copy(sum(piece.nbytes for piece, _ in pieces), f"column {self.name!r}", 0)
+                budget.copy(_mask_bytes(pieces), f"the masks of column {self.name!r}", 0)
             found, masks = joined([piece for piece, _ in pieces]), _joined_masks(pieces)
         if masks and self.stored.has_nulls(self.number) is False:
             raise CorruptError(f"column {self.name!r} has nulls, of which its statistics don't know", at=0)
@@ -524,6 +525,12 @@ class FlatReader(ColumnReader):
     def _piece(self, array: Any, budget: Budget) -> tuple[ColumnValue, MaskArrays]:
         found = shred(array, budget, self.name, self.keys)
         return found.columns[self.keys], found.masks
+
+
+def _mask_bytes(pieces: Sequence[tuple[ColumnValue, MaskArrays]]) -> int:
+    """What the masks of all pieces take, if those of some are made and all are joined."""
+    places = {place for _, masks in pieces for place in masks}
+    return sum(2 * elements_at(piece, level) for piece, _ in pieces for _, level in places)
 
 
 def _joined_masks(pieces: Sequence[tuple[ColumnValue, MaskArrays]]) -> MaskArrays:
@@ -745,7 +752,9 @@ def _whole(reader: ColumnReader, by_row: bool, budget: Budget) -> tuple[ColumnVa
     if masks and not by_row:
         raise CorruptError(f"column {reader.name!r} has nulls, in a table of one row", at=0)
     if by_row and not masks:  # statistics may speak of nulls that are not there
-        masks = {place: np.ones(count, bool) for place, count in reader.told_places().items()}
+        told = reader.told_places()
+        budget.copy(sum(told.values()), f"the mask of column {reader.name!r}", 0)
+        masks = {place: np.ones(count, bool) for place, count in told.items()}
     for dense in (found, found.values) if isinstance(found, Ragged) else (found,):
         if not isinstance(dense, Ragged):
             width = dtypes.get(dense.dtype).itemsize if isinstance(dense, Tensor) else 8
