@@ -436,3 +436,90 @@ def test_what_pyarrow_does_not_take_is_taken(name, steps, tmp_path):
     write(arrays[name].slice(0, 0), tmp_path / "empty.arrow")
     tb.load(tmp_path / "empty.arrow")
     assert same_after(arrays[name], tmp_path, *steps)
+
+
+# ---- tensors, and names that occur twice ---------------------------------------------------
+
+
+def tensors_of(storage, shape, **more):
+    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(storage.type.value_type, shape, **more), storage)
+
+
+CELLS = tensors_of(pa.array([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]], pa.list_(pa.int64(), 6)), [2, 3])
+TENSORS = {
+    "with a null inside": tensors_of(pa.array([[1, 2, 3, 4, 5, None], None], pa.list_(pa.int64(), 6)), [2, 3]),
+    "strings with a null inside": tensors_of(pa.array([["a", None, "", "b"]], pa.list_(pa.string(), 4)), [2, 2]),
+    "in lists": pa.ListArray.from_arrays([0, 1, 2], CELLS),
+    "in lists, some of which are missing": pa.ListArray.from_arrays([0, None, 2], CELLS),
+    "in lists, with nulls inside": pa.ListArray.from_arrays(
+        [0, 1, 2], tensors_of(pa.array([[1, None, 3, 4], None], pa.list_(pa.int32(), 4)), [2, 2])
+    ),
+    "in lists of one size": pa.FixedSizeListArray.from_arrays(CELLS, 2),
+    "permuted, in lists": pa.ListArray.from_arrays(
+        [0, 2], tensors_of(CELLS.storage, [2, 3], permutation=[1, 0], dim_names=["a", "b"])
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.tb", "y.arrow"], ["x.npz", "y.arrow"]], ids=lambda steps: steps[0])
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_come_back_wherever_they_stand(name, steps, tmp_path):
+    array = TENSORS[name]
+    want = write(array, tmp_path / "start.arrow")
+    at = tmp_path / "start.arrow"
+    for step in steps:
+        tb.convert(at, tmp_path / step)
+        at = tmp_path / step
+    got = read(at)
+    assert got.schema.types == want.schema.types
+    assert got["col"].combine_chunks().equals(want["col"].combine_chunks())
+    loaded = tb.load(tmp_path / "start.arrow", to="tensor")
+    with tb.open(tmp_path / "start.arrow", to="tensor") as file:
+        for key in sorted(file.keys()):
+            assert tb.equal(file[key].load(), loaded[key])
+            assert file[key].shape == loaded[key].header.shape
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_arrays_of_varying_shapes_may_be_missing(suffix, tmp_path):
+    rows = [{"a": np.ones((2, 2), np.uint8)}, {}, {"a": np.zeros((1, 2), np.uint8)}]
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        for row in rows:
+            writer.write(row)
+    path = tmp_path / f"x.{suffix}"
+    tb.convert(tmp_path / "x.tfrecord", path)
+    found = tb.load(path, to="tensor")
+    assert found["a/mask0"].numpy().tolist() == [True, False, True]
+    assert [row.shape for row in found["a"].rows()] == [(2, 2), (0, 0), (1, 2)]
+    with tb.open(path, to="tensor") as file:
+        assert tb.equal(file["a"].load(), found["a"])
+    tb.convert(path, tmp_path / f"y.{suffix}")
+    assert tb.equal(tb.load(tmp_path / f"y.{suffix}", to="tensor")["a"], found["a"])
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_two_columns_may_have_one_name(suffix, tmp_path):
+    table = pa.table([pa.array([1]), pa.array([2.5]), pa.array(["x"])], names=["a", "b", "a"])
+    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    tb.convert(tmp_path / "x.arrow", tmp_path / f"y.{suffix}")
+    got = read(tmp_path / f"y.{suffix}") if suffix == "arrow" else pq.ParquetFile(tmp_path / "y.parquet").read()
+    assert got.schema.names == ["a", "b", "a"]
+    assert [column.to_pylist() for column in got.columns] == [[1], [2.5], ["x"]]
+
+
+def test_two_fields_of_a_struct_may_have_one_name(tmp_path):
+    inner = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["x", "x"])
+    array = pa.StructArray.from_arrays([inner, pa.array([5, 6])], names=["s", "y"])
+    write(array, tmp_path / "x.parquet")
+    found = tb.load(tmp_path / "x.parquet")["col"]
+    assert found["s"]["x"].tolist() == [1, 2]
+    assert found["s"]["x~2"].tolist() == [3, 4]
+    assert found["y"].tolist() == [5, 6]
+
+
+def test_lists_of_size_zero_are_not_written_to_parquet(tmp_path):
+    write(pa.array([{"x": []}, None], pa.struct([("x", pa.list_(pa.int64(), 0))])), tmp_path / "x.arrow")
+    with pytest.raises(tb.errors.LossError, match=r"lists of size 0.*'col'"):
+        tb.convert(tmp_path / "x.arrow", tmp_path / "x.parquet")
+    assert not (tmp_path / "x.parquet").exists()

@@ -128,7 +128,11 @@ class BatchWriter:
             raise SchemaError(
                 f"the batch from row {self.rows} on and the first one differ in the column {missing[0]!r}"
             )
-        table = table.select(names)
+        if table.schema.names != names:  # by number: names may occur twice
+            places: dict[str, list[int]] = {}
+            for number, name in enumerate(table.schema.names):
+                places.setdefault(name, []).append(number)
+            table = table.select([places[name].pop(0) for name in names])
         for number, (want, got) in enumerate(zip(self._schema, table.schema, strict=True)):
             if want.nullable and not got.nullable:
                 got = got.with_nullable(True)

@@ -137,6 +137,12 @@ def unique_names(names: list[str]) -> list[str]:
     return found
 
 
+def has_twins(kind: Any) -> bool:
+    """Whether two fields of a struct, at any level, have one name: which is which can't be told by one alone."""
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    return len({field.name for field in fields}) < len(fields) or any(has_twins(field.type) for field in fields)
+
+
 def _is_list(kind: Any) -> bool:
     types = arrow().types
     return bool(
@@ -674,10 +680,50 @@ class Columns:
             raise _misfit(keys, f"a mask of {count} elements")
         return _bits(mask)
 
+    def with_flat_cells(self, kind: Any, keys: Keys, level: int) -> Columns:
+        """The same, where tensors of one shape are the lists that their type stores them in."""
+        column, rank = self.columns.get(keys), len(kind.shape)
+        if column is None or rank == 1:
+            return self
+        masks = dict(self.masks)
+        if (keys, level + rank) in masks:
+            masks[keys, level + 1] = masks.pop((keys, level + rank))
+        return Columns({**self.columns, keys: flat_cells(column, kind, level)}, masks, self.rows, self.words)
+
     def below(self, keys: Keys, level: int, dead: Array | None) -> Array | None:
         """Which elements are not there, or stand below something that is not; None if none."""
         mask = self.masks.get((keys, level))
         return dead if mask is None else ~mask if dead is None else dead | ~mask
+
+
+def tensor_cells(kind: Any) -> tuple[int, Any] | None:
+    """(how many lists stand around them, their type) of the tensors of one shape that the elements of a type are."""
+    level = 0
+    while _is_list(kind):
+        kind, level = kind.value_type, level + 1
+    return (level, kind) if isinstance(kind, arrow().FixedShapeTensorType) else None
+
+
+def flat_cells(column: ColumnValue, kind: Any, level: int) -> ColumnValue:
+    """Tensors of one shape inside of lists as lists of their elements; a column that has them so already stays."""
+    dense = column.values if isinstance(column, Ragged) else column
+    around = 1 + level - (len(column.splits) if isinstance(column, Ragged) else 0)
+    order = list(range(len(kind.shape)) if kind.permutation is None else kind.permutation)
+    outer, cell = dense.shape[:around], dense.shape[around:]
+    if around < 1 or cell != tuple(kind.shape[axis] for axis in order):
+        return column
+    shape = (*outer, math.prod(cell))
+    made: Tensor | Strings
+    if isinstance(dense, Strings):
+        made = Strings(shape, dense.offsets, dense.data, dense.encoding)
+    else:
+        data: Any = dense.data
+        if order != sorted(order):
+            elements: Array = np.ndarray(dense.shape, f"V{dtypes.get(dense.dtype).itemsize}", data)
+            back = [around + order.index(axis) for axis in range(len(order))]
+            data = elements.transpose(*range(around), *back).tobytes()
+        made = Tensor(dense.dtype, shape, data, origin=dense.origin)
+    return Ragged(made, column.splits, origin=column.origin) if isinstance(column, Ragged) else made
 
 
 def _bits(mask: Array) -> Any:
@@ -709,6 +755,8 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, de
     pa = arrow()
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
+        if isinstance(kind, pa.FixedShapeTensorType):
+            columns = columns.with_flat_cells(kind, keys, level)
         storage = _compose(kind.storage_type, keys, level, count, columns, dead)
         return pa.ExtensionArray.from_storage(kind, storage)
     if types.is_dictionary(kind):

@@ -9,6 +9,7 @@ from typing import Any
 from tensorbytes.errors import USE_TB, CorruptError, LossError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
+from tensorbytes.formats._arrow.nested import has_twins
 from tensorbytes.formats._arrow.table import StoredTable, refusing
 from tensorbytes.formats._arrow.words import has_dictionary
 from tensorbytes.formats._arrow.write import arrow
@@ -27,6 +28,14 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
     """pyarrow's writer of row groups. Pages carry checksums."""
     import pyarrow.parquet as parquet
 
+    hollow = next((field.name for field in schema if _has_hollow_lists(field.type)), None)
+    if hollow is not None:
+        raise LossError(
+            f"Parquet can't hold this: lists of size 0 in column {hollow!r}, which pyarrow writes and can't read",
+            feature="type",
+            tensor=hollow,
+            hints=[USE_TB],
+        )
     known = (*COMPRESSIONS, *SLOW_COMPRESSIONS)
     if compression not in known:
         raise UsageError(f"compression={compression!r}", expected=f"one of {', '.join(map(repr, known))}")
@@ -48,6 +57,13 @@ def refusing_types() -> Iterator[None]:
         yield
     except (arrow().ArrowNotImplementedError, arrow().ArrowInvalid) as error:
         raise LossError(f"Parquet can't hold this: {str(error)[:200]}", feature="type", hints=[USE_TB]) from None
+
+
+def _has_hollow_lists(kind: Any) -> bool:
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    if arrow().types.is_fixed_size_list(kind) and not kind.list_size:
+        return True
+    return any(_has_hollow_lists(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _repeated(path: str, kind: Any) -> Iterator[str]:
@@ -189,7 +205,8 @@ class Parquet(StoredTable):
         kind = self.schema.field(number).type
         whole = list(self._leaves[number])
         # pyarrow leaves out fields of structs, but not a part of a map, and a dictionary or an extension stays whole.
-        return self._read(number, [whole[leaf]] if arrow().types.is_struct(kind) else whole, first, last)
+        alone = arrow().types.is_struct(kind) and not has_twins(kind)
+        return self._read(number, [whole[leaf]] if alone else whole, first, last)
 
     def _read(self, number: int, leaves: list[int], first: int, last: int) -> list[Any]:
         if first >= last:

@@ -42,6 +42,7 @@ from tensorbytes.formats._arrow.nested import (
     Columns,
     FlatColumn,
     Keys,
+    Shredded,
     any_null,
     compose,
     content_type,
@@ -49,6 +50,7 @@ from tensorbytes.formats._arrow.nested import (
     flat_columns,
     ordered_words,
     shred,
+    tensor_cells,
     unique_names,
     with_nulls,
 )
@@ -502,7 +504,29 @@ class ColumnReader:
         if not any_null(array):
             return value(array, self.own, self.form, budget, self.name), {}
         found = shred(array, budget, self.name)
-        return fit_note(found.columns[()], array.type, self.own, self.form), found.masks
+        if "shapes" in self.own or self.form.ragged:
+            return self._without_nulls(array, found, budget), found.masks
+        masks = _shaped_masks(array.type, found.masks, self.name)
+        return fit_note(found.columns[()], array.type, self.own, self.form), masks
+
+    def _without_nulls(self, array: Any, found: Shredded, budget: Budget) -> ColumnValue:
+        """Rows with shapes of their own; those that are null have no elements."""
+        if found.masks.keys() - {((), 0)}:
+            raise UnsupportedError(f"column {self.name!r} has nulls inside of its rows", tensor=self.name)
+        budget.copy(sum(part.nbytes for part in found.columns.values()), f"column {self.name!r}", 0)
+        whole = compose(content_type(array.type), Columns(found.columns, {}, len(array)))
+        return value(whole, self.own, self.form, budget, self.name)
+
+
+def _shaped_masks(kind: Any, masks: MaskArrays, where: str) -> MaskArrays:
+    """Masks by the axes of a column: tensors of one shape are lists in their type, with a single level."""
+    cells = tensor_cells(kind)
+    if cells is None:
+        return masks
+    level, rank = cells[0], len(cells[1].shape)
+    if not rank and ((), level + 1) in masks:
+        raise UnsupportedError(f"column {where!r} has nulls inside of tensors without axes", tensor=where)
+    return {(keys, at + rank - 1 if at > level else at): mask for (keys, at), mask in masks.items()}
 
 
 class FlatReader(ColumnReader):
