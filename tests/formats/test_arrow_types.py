@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tensorbytes as tb
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
-from tensorbytes.formats._arrow import nested, words
+from tensorbytes.formats._arrow import nested, thrift, words
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
 
@@ -523,3 +523,12 @@ def test_lists_of_size_zero_are_not_written_to_parquet(tmp_path):
     with pytest.raises(tb.errors.LossError, match=r"lists of size 0.*'col'"):
         tb.convert(tmp_path / "x.arrow", tmp_path / "x.parquet")
     assert not (tmp_path / "x.parquet").exists()
+
+
+def test_the_pages_of_a_wide_struct_are_looked_at_once(tmp_path, monkeypatch):
+    wide = pa.array([{f"f{number}": number for number in range(50)}, None])
+    pq.write_table(pa.table({"s": wide}), tmp_path / "x.parquet")
+    seen, look = [], thrift.pages
+    monkeypatch.setattr(thrift, "pages", lambda data, chunk: seen.append(chunk) or look(data, chunk))
+    assert len(tb.load(tmp_path / "x.parquet")["s"]) == 50
+    assert len(seen) == 50

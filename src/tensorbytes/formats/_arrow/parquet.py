@@ -121,6 +121,9 @@ class Parquet(StoredTable):
     def __init__(self, data: memoryview) -> None:
         self.size, self._data = len(data), data
         self._groups = arrow_thrift.groups(data)
+        self._known_pages: dict[arrow_thrift.Chunk, arrow_thrift.Pages] = {}
+        self._claims: dict[tuple[int, int, int], int] = {}
+        self._alone: dict[int, bool] = {}  # whether a leaf of a column can be read without the others
         self.lengths = [group.rows for group in self._groups]
         with refusing("the footer"):
             self._file = self._open([])
@@ -171,14 +174,23 @@ class Parquet(StoredTable):
 
     def claim(self, number: int, first: int, last: int) -> int:
         """What the headers of the pages come to: a few bytes may stand for many equal values."""
-        return sum(
-            max(chunk.size, self._page_claim(chunk))
-            for group in self._groups[first:last]
-            for chunk in self._chunks(group, number)
-        )
+        found = self._claims.get((number, first, last))
+        if found is None:  # each leaf of a struct asks for all of it
+            found = self._claims[number, first, last] = sum(
+                max(chunk.size, self._page_claim(chunk))
+                for group in self._groups[first:last]
+                for chunk in self._chunks(group, number)
+            )
+        return found
+
+    def _pages(self, chunk: arrow_thrift.Chunk) -> arrow_thrift.Pages:
+        found = self._known_pages.get(chunk)
+        if found is None:
+            found = self._known_pages[chunk] = arrow_thrift.pages(self._data, chunk)
+        return found
 
     def _page_claim(self, chunk: arrow_thrift.Chunk) -> int:
-        about = arrow_thrift.pages(self._data, chunk)
+        about = self._pages(chunk)
         if chunk.kind == arrow_thrift.BYTE_ARRAY:
             return about.size + about.repeated
         return max(about.size, about.values * _WIDTHS.get(chunk.kind, 1))
@@ -193,7 +205,7 @@ class Parquet(StoredTable):
         for group in self._groups[first:last]:
             for leaf, chunk in zip(self._leaves[number], self._chunks(group, number), strict=True):
                 if chunk.kind == arrow_thrift.BYTE_ARRAY:
-                    about = arrow_thrift.pages(self._data, chunk)
+                    about = self._pages(chunk)
                     if about.values * about.dictionary > max(self.size, _LARGE):
                         found.add(leaf)
         return sorted(found)
@@ -205,8 +217,9 @@ class Parquet(StoredTable):
         kind = self.schema.field(number).type
         whole = list(self._leaves[number])
         # pyarrow leaves out fields of structs, but not a part of a map, and a dictionary or an extension stays whole.
-        alone = arrow().types.is_struct(kind) and not has_twins(kind)
-        return self._read(number, [whole[leaf]] if alone else whole, first, last)
+        if number not in self._alone:
+            self._alone[number] = arrow().types.is_struct(kind) and not has_twins(kind)
+        return self._read(number, [whole[leaf]] if self._alone[number] else whole, first, last)
 
     def _read(self, number: int, leaves: list[int], first: int, last: int) -> list[Any]:
         if first >= last:
