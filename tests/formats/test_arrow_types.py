@@ -16,7 +16,7 @@ import tensorbytes as tb
 from tensorbytes import rows
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
-from tensorbytes.formats._arrow import decimals, nested
+from tensorbytes.formats._arrow import decimals, nested, thrift, words
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
 
@@ -453,3 +453,312 @@ def test_a_mask_of_a_level_that_a_column_lacks_is_refused(level):
     table = rows.Table(columns, 2, origin={"masks": json.dumps({f"x/mask{level}": ["x", level]})})
     with pytest.raises(ValueError, match="no such level"):
         table.with_masks()
+
+
+# ---- what lies below something that is missing --------------------------------------
+
+
+D = decimal.Decimal
+BELOW = {
+    "decimals of a struct": pa.array([{"x": D("1.5")}, None]),
+    "decimals of a list of one size": pa.array([[D("1.5")], None], pa.list_(pa.decimal128(3, 1), 1)),
+    "decimals of a field that is never null": pa.StructArray.from_arrays(
+        [pa.array([D("1.5"), D("2.5")])],
+        fields=[pa.field("x", pa.decimal128(2, 1), nullable=False)],
+        mask=pa.array([False, True]),
+    ),
+    "decimals of an inner struct": pa.array([{"s": {"x": D("1.5")}}, {"s": None}, None, {"s": {"x": None}}]),
+    "bytes of one length": pa.array([{"x": b"abc"}, None], pa.struct([("x", pa.binary(3))])),
+}
+
+
+def same_after(array, folder, *steps):
+    """Whether an array comes back after some files, of which the last one is read by pyarrow."""
+    start = "start.parquet" if steps[-1].endswith("parquet") else "start.arrow"
+    write(array, folder / start)
+    want, at = read(folder / start), folder / start
+    for step in steps:
+        tb.convert(at, folder / step)
+        at = folder / step
+    got = read(at)
+    got.validate(full=True)
+    return got.schema.types == want.schema.types and got["col"].to_pylist() == want["col"].to_pylist()
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.parquet"], ["x.npz", "y.arrow"]], ids=lambda steps: steps[0])
+@pytest.mark.parametrize("name", BELOW)
+def test_values_below_a_missing_parent_keep_their_type(name, steps, tmp_path):
+    assert same_after(BELOW[name], tmp_path, *steps)
+
+
+def test_text_that_is_no_number_is_not_made_one():
+    strings = tb.Strings((2,), np.array([0, 1, 1]), b"1", "utf-8")
+    with pytest.raises(tb.errors.LossError, match="text that is not decimal"):
+        nested.compose(pa.decimal128(3, 1), nested.Columns({(): strings}, {}, 2))
+
+
+# ---- dictionaries ---------------------------------------------------------------------
+
+
+def dictionary_of(words, indices, ordered=False):
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(words), ordered=ordered)
+
+
+def nestings(array):
+    """A dictionary by itself, and inside of others."""
+    return {
+        "by itself": array,
+        "in a struct": pa.StructArray.from_arrays([array], names=["c"]),
+        "in lists": pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array),
+        "in lists of one size": pa.FixedSizeListArray.from_arrays(array, 1),
+        "in maps": pa.MapArray.from_arrays(
+            pa.array(range(len(array) + 1), pa.int32()), pa.array(["k"] * len(array)), array
+        ),
+    }
+
+
+MANY = nestings(pa.array(["x"] * 5000 + ["y", None] + ["z", "x"] * 2500).dictionary_encode())
+SIZES = dictionary_of(["low", "mid", "high"], [2, 0, None, 0], ordered=True)
+ORDERED = nestings(SIZES)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_words_of_many_batches_are_one_dictionary_of_a_file(name, tmp_path):
+    assert same_after(MANY[name], tmp_path, "x.arrow")
+    assert same_after(MANY[name], tmp_path, "x.parquet")
+    assert tb.equal(tb.load(tmp_path / "x.arrow"), tb.load(tmp_path / "start.arrow"))
+
+
+@pytest.mark.parametrize("array", [pa.array([[1]] * 5000 + [[2, None]]), pa.array([{"x": 1}] * 5000 + [{"x": 2}])])
+def test_words_may_be_lists_and_structs(array, tmp_path):
+    indices = pa.array([0, 1, 5000] * 1500, pa.int32())
+    assert same_after(pa.DictionaryArray.from_arrays(indices, array), tmp_path, "x.arrow")
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.parquet"], ["x.npz", "y.parquet"], ["x.tb", "y.arrow"]])
+@pytest.mark.parametrize("name", ORDERED)
+def test_ordered_dictionaries_keep_their_words_and_their_order(name, steps, tmp_path):
+    assert same_after(ORDERED[name], tmp_path, *steps)
+    found = read(tmp_path / steps[-1])["col"].chunk(0)
+    (order,) = dict(nested.ordered_words(found)).values()
+    assert order.to_pylist() == ["low", "mid", "high"]
+
+
+def test_the_words_of_a_struct_that_is_missing_are_none_of_its_own(tmp_path):
+    struct = pa.StructArray.from_arrays([SIZES], names=["c"], mask=pa.array([False, True, False, False]))
+    assert same_after(struct, tmp_path, "x.parquet")
+    struct = pa.StructArray.from_arrays(
+        [dictionary_of([f"{n}" for n in range(128)], range(128))], names=["c"], mask=pa.array([True] + [False] * 127)
+    )
+    assert same_after(struct, tmp_path, "x.arrow")
+
+
+def write_stream(path, *arrays):
+    schema = pa.schema([("c", arrays[0].type)])
+    with pa.ipc.new_stream(path, schema) as writer:
+        for array in arrays:
+            writer.write_batch(pa.record_batch([array], schema=schema))
+
+
+def test_a_dictionary_with_more_words_than_indices_is_refused(tmp_path):
+    write_stream(
+        tmp_path / "x.arrows", *(dictionary_of([f"{k}-{i}" for i in range(100)], range(100)) for k in range(3))
+    )
+    with pytest.raises(tb.errors.LossError, match=r"300 words, and indices of int8.*'c'"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrows")
+    many = [dictionary_of([f"{k}-{i}" for i in range(100)], [i % 100 for i in range(4096)]) for k in range(2)]
+    write_stream(tmp_path / "x.arrows", *many)
+    tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrows")
+    with pytest.raises(tb.errors.LossError, match="200 words, and indices of int8"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrow")
+
+
+def test_an_order_that_changes_or_is_too_long_is_refused(tmp_path):
+    write_stream(
+        tmp_path / "x.arrows",
+        dictionary_of(["low", "high"], [0, 1], ordered=True),
+        dictionary_of(["low", "mid", "high"], [0, 1, 2], ordered=True),
+    )
+    assert tb.load(tmp_path / "x.arrows")["c"].tolist() == ["low", "high", "low", "mid", "high"]
+    with pytest.raises(tb.errors.LossError, match="words that the first batch does not have"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrow")
+    write_stream(tmp_path / "x.arrows", dictionary_of(["a" * (2 << 20)], [0], ordered=True))
+    with pytest.raises(tb.errors.LossError, match="words were not kept"):
+        tb.convert(tmp_path / "x.arrows", tmp_path / "y.arrow")
+
+
+def test_a_categorical_of_pandas_keeps_its_order(tmp_path):
+    pd = pytest.importorskip("pandas")
+    sizes = pd.Categorical(["high", "low"], categories=["low", "mid", "high"], ordered=True)
+    pd.DataFrame({"c": sizes}).to_parquet(tmp_path / "x.parquet")
+    tb.convert(tmp_path / "x.parquet", tmp_path / "y.parquet")
+    found = pd.read_parquet(tmp_path / "y.parquet")["c"]
+    assert found.max() == "high"
+    assert found.cat.categories.tolist() == ["low", "mid", "high"]
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"[]", b"[1]", b'[[[],0,"AAAA"]]', b'[[[],0,"////////"]]', b"\xff", b'[["",0,1]]']
+)
+def test_words_that_a_file_makes_up_are_none(note):
+    assert not words.words_of(pa.field("c", SIZES.type, metadata={"tensorbytes": note}))
+
+
+# ---- what stands for more than it takes -------------------------------------------------
+
+LONG = "x" * 100_000
+BOMBS = {
+    "runs of text": pa.RunEndEncodedArray.from_arrays(pa.array([600], pa.int32()), pa.array([LONG])),
+    "runs of numbers": pa.RunEndEncodedArray.from_arrays(pa.array([60_000_000], pa.int32()), pa.array([1], pa.int8())),
+    "runs of lists": pa.RunEndEncodedArray.from_arrays(pa.array([600], pa.int32()), pa.array([[1] * 100_000])),
+    "words that are text": dictionary_of([LONG], [0] * 600),
+    "words that are lists": dictionary_of([[1] * 100_000], [0] * 600),
+    "words that are lists of one size": pa.DictionaryArray.from_arrays(
+        pa.array([0] * 600), pa.array([[1] * 100_000], pa.list_(pa.int8(), 100_000))
+    ),
+    "words that are structs": pa.DictionaryArray.from_arrays(pa.array([0] * 600), pa.array([{"x": {"y": LONG}}])),
+    "views of one text": pa.ListViewArray.from_arrays(pa.array([0] * 600), pa.array([1] * 600), pa.array([LONG])),
+    "views of one word": pa.ListViewArray.from_arrays(
+        pa.array([0] * 600), pa.array([1] * 600), dictionary_of([LONG], [0])
+    ),
+    "nulls": pa.nulls(20_000_000),
+    "nulls in a struct": pa.StructArray.from_arrays([pa.nulls(20_000_000)], names=["x"]),
+    "nulls in lists": pa.ListArray.from_arrays(pa.array([0, 20_000_000], pa.int32()), pa.nulls(20_000_000)),
+    "nulls in lists of one size": pa.FixedSizeListArray.from_arrays(pa.nulls(20_000_000), 10_000_000),
+    "structs without fields, of one that is missing": pa.Array.from_buffers(
+        pa.list_(pa.struct([]), 30_000_000),
+        2,
+        [pa.py_buffer(b"\1")],
+        children=[pa.Array.from_buffers(pa.struct([]), 60_000_000, [None])],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_memory_is_charged_before_it_is_taken(name):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("col", BOMBS[name].type)])) as writer:
+        writer.write_batch(pa.record_batch([BOMBS[name]], names=["col"]))
+    data = sink.getvalue().to_pybytes()
+    with pytest.raises(tb.errors.LimitError, match=r"max_bytes=\.\.\."):
+        tb.loads(data, limits=tb.errors.Limits(max_bytes=40 << 20))
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.npz", "y.arrow"]], ids=lambda steps: steps[0])
+@pytest.mark.parametrize("name", ["views", "a view of views", "maps", "runs", "runs of lists", "words", "hidden items"])
+def test_what_pyarrow_does_not_take_is_taken(name, steps, tmp_path):
+    view, text = pa.string_view(), ["a", "longer than twelve bytes", None, "b"]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 5, 6], pa.int32()), pa.array(text, view))
+    arrays = {
+        "views": pa.array([text, None, []], pa.list_view(view)),
+        "a view of views": pa.array([[text, None], None, [[]]], pa.list_view(pa.list_view(view))),
+        "maps": pa.array([[("k", "a"), ("l", None)], None, []], pa.map_(pa.string(), view)),
+        "runs": runs.slice(1, 4),
+        "runs of lists": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([["a"], None])),
+        "words": pa.DictionaryArray.from_arrays(
+            pa.array([1, None, 0, 1]), pa.array([[{"x": "a"}, None], [{"x": None}]], pa.list_(pa.struct([("x", view)])))
+        ),
+        "hidden items": pa.Array.from_buffers(
+            pa.list_(view), 2, [pa.py_buffer(b"\2"), pa.py_buffer(np.array([0, 2, 4], "<i4"))],
+            children=[pa.array(text, view)],
+        ),
+    }  # fmt: skip
+    write(arrays[name].slice(0, 0), tmp_path / "empty.arrow")
+    tb.load(tmp_path / "empty.arrow")
+    assert same_after(arrays[name], tmp_path, *steps)
+
+
+# ---- tensors, and names that occur twice ---------------------------------------------------
+
+
+def tensors_of(storage, shape, **more):
+    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(storage.type.value_type, shape, **more), storage)
+
+
+CELLS = tensors_of(pa.array([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]], pa.list_(pa.int64(), 6)), [2, 3])
+TENSORS = {
+    "with a null inside": tensors_of(pa.array([[1, 2, 3, 4, 5, None], None], pa.list_(pa.int64(), 6)), [2, 3]),
+    "strings with a null inside": tensors_of(pa.array([["a", None, "", "b"]], pa.list_(pa.string(), 4)), [2, 2]),
+    "in lists": pa.ListArray.from_arrays([0, 1, 2], CELLS),
+    "in lists, some of which are missing": pa.ListArray.from_arrays([0, None, 2], CELLS),
+    "in lists, with nulls inside": pa.ListArray.from_arrays(
+        [0, 1, 2], tensors_of(pa.array([[1, None, 3, 4], None], pa.list_(pa.int32(), 4)), [2, 2])
+    ),
+    "in lists of one size": pa.FixedSizeListArray.from_arrays(CELLS, 2),
+    "permuted, in lists": pa.ListArray.from_arrays(
+        [0, 2], tensors_of(CELLS.storage, [2, 3], permutation=[1, 0], dim_names=["a", "b"])
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", [["x.arrow"], ["x.tb", "y.arrow"], ["x.npz", "y.arrow"]], ids=lambda steps: steps[0])
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_come_back_wherever_they_stand(name, steps, tmp_path):
+    array = TENSORS[name]
+    want = write(array, tmp_path / "start.arrow")
+    at = tmp_path / "start.arrow"
+    for step in steps:
+        tb.convert(at, tmp_path / step)
+        at = tmp_path / step
+    got = read(at)
+    assert got.schema.types == want.schema.types
+    assert got["col"].combine_chunks().equals(want["col"].combine_chunks())
+    loaded = tb.load(tmp_path / "start.arrow", to="tensor")
+    with tb.open(tmp_path / "start.arrow", to="tensor") as file:
+        for key in sorted(file.keys()):
+            assert tb.equal(file[key].load(), loaded[key])
+            assert file[key].shape == loaded[key].header.shape
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_arrays_of_varying_shapes_may_be_missing(suffix, tmp_path):
+    rows = [{"a": np.ones((2, 2), np.uint8)}, {}, {"a": np.zeros((1, 2), np.uint8)}]
+    with tb.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        for row in rows:
+            writer.write(row)
+    path = tmp_path / f"x.{suffix}"
+    tb.convert(tmp_path / "x.tfrecord", path)
+    found = tb.load(path, to="tensor")
+    assert found["a/mask0"].numpy().tolist() == [True, False, True]
+    assert [row.shape for row in found["a"].rows()] == [(2, 2), (0, 0), (1, 2)]
+    with tb.open(path, to="tensor") as file:
+        assert tb.equal(file["a"].load(), found["a"])
+    tb.convert(path, tmp_path / f"y.{suffix}")
+    assert tb.equal(tb.load(tmp_path / f"y.{suffix}", to="tensor")["a"], found["a"])
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_two_columns_may_have_one_name(suffix, tmp_path):
+    table = pa.table([pa.array([1]), pa.array([2.5]), pa.array(["x"])], names=["a", "b", "a"])
+    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    tb.convert(tmp_path / "x.arrow", tmp_path / f"y.{suffix}")
+    got = read(tmp_path / f"y.{suffix}") if suffix == "arrow" else pq.ParquetFile(tmp_path / "y.parquet").read()
+    assert got.schema.names == ["a", "b", "a"]
+    assert [column.to_pylist() for column in got.columns] == [[1], [2.5], ["x"]]
+
+
+def test_two_fields_of_a_struct_may_have_one_name(tmp_path):
+    inner = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["x", "x"])
+    array = pa.StructArray.from_arrays([inner, pa.array([5, 6])], names=["s", "y"])
+    write(array, tmp_path / "x.parquet")
+    found = tb.load(tmp_path / "x.parquet")["col"]
+    assert found["s"]["x"].tolist() == [1, 2]
+    assert found["s"]["x~2"].tolist() == [3, 4]
+    assert found["y"].tolist() == [5, 6]
+
+
+def test_lists_of_size_zero_are_not_written_to_parquet(tmp_path):
+    write(pa.array([{"x": []}, None], pa.struct([("x", pa.list_(pa.int64(), 0))])), tmp_path / "x.arrow")
+    with pytest.raises(tb.errors.LossError, match=r"lists of size 0.*'col'"):
+        tb.convert(tmp_path / "x.arrow", tmp_path / "x.parquet")
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_the_pages_of_a_wide_struct_are_looked_at_once(tmp_path, monkeypatch):
+    wide = pa.array([{f"f{number}": number for number in range(50)}, None])
+    pq.write_table(pa.table({"s": wide}), tmp_path / "x.parquet")
+    seen, look = [], thrift.pages
+    monkeypatch.setattr(thrift, "pages", lambda data, chunk: seen.append(chunk) or look(data, chunk))
+    assert len(tb.load(tmp_path / "x.parquet")["s"]) == 50
+    assert len(seen) == 50

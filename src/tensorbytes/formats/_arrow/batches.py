@@ -23,8 +23,8 @@ from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import table as arrow_table
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import empty
-from tensorbytes.formats._arrow.schemas import schema_origin
 from tensorbytes.formats._arrow.table import ColumnReader, StoredTable, TableReader
+from tensorbytes.formats._arrow.words import GrowingWords
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.formats._opened import BATCH_ROWS, Created, Opened, as_loss
 from tensorbytes.formats._torch import unread
@@ -84,6 +84,7 @@ class BatchWriter:
         self._pending_bytes = 0
         self._schema: Any = None
         self._writer: Any = None
+        self._words: GrowingWords | None = None
         self.rows = 0
         self._stack = contextlib.ExitStack()
         self._file: Any = self._stack.enter_context(storage.writing(target, sync=sync))
@@ -110,7 +111,7 @@ class BatchWriter:
             self._gather(table)
         else:
             for batch in table.to_batches():
-                self._writer.write_batch(batch)
+                self._writer.write_batch(batch if self._words is None else self._words.batch(batch))
         self._drain()
 
     def _start(self, table: Any) -> None:
@@ -120,6 +121,7 @@ class BatchWriter:
             with arrow_parquet.refusing_types():
                 self._writer = arrow_parquet.writer(self._sink, self._schema, self._compression)
         else:
+            self._words = None if self._stream else GrowingWords(self._schema)
             self._writer = arrow_ipc.writer(self._sink, self._schema, self._stream, self._compression)
 
     def _fitted(self, table: Any) -> Any:
@@ -130,7 +132,11 @@ class BatchWriter:
             raise SchemaError(
                 f"the batch from row {self.rows} on and the first one differ in the column {missing[0]!r}"
             )
-        table = table.select(names)
+        if table.schema.names != names:  # by number: names may occur twice
+            places: dict[str, list[int]] = {}
+            for number, name in enumerate(table.schema.names):
+                places.setdefault(name, []).append(number)
+            table = table.select([places[name].pop(0) for name in names])
         for number, (want, got) in enumerate(zip(self._schema, table.schema, strict=True)):
             if want.nullable and not got.nullable:
                 got = got.with_nullable(True)
@@ -420,7 +426,7 @@ def _chosen(readers: TableReader, columns: Sequence[str] | None) -> list[_Chosen
 
 
 def _batches(stored: StoredTable, chosen: list[_Chosen], rows: int, budget: Budget) -> Iterator[Table]:
-    origin = schema_origin(stored.schema)
+    origin = arrow_table.origin_of(stored, budget)
     pending: list[list[Any]] = [[] for _ in chosen]
     have = 0
     for number, count in enumerate(stored.lengths):

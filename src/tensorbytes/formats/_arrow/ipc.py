@@ -71,7 +71,8 @@ def writer(sink: Any, schema: Any, stream: bool, compression: str | None) -> Any
     pa = arrow()
     if compression not in COMPRESSIONS:
         raise UsageError(f"compression={compression!r}", expected="None, 'lz4' or 'zstd'")
-    options = pa.ipc.IpcWriteOptions(compression=compression, allow_64bit=True)
+    # A file can't have other words from some batch on, as a stream can: it can have more (words.GrowingWords).
+    options = pa.ipc.IpcWriteOptions(compression=compression, allow_64bit=True, emit_dictionary_deltas=not stream)
     return (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, schema, options=options)
 
 

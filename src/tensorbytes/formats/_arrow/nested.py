@@ -26,15 +26,16 @@ something that is not there counts as there. `compose` makes the same arrays of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
-from tensorbytes.errors import LossError, UnsupportedError
+from tensorbytes.errors import Hint, LossError, UnsupportedError
 from tensorbytes.formats._arrow import decimals
+from tensorbytes.formats._arrow.words import NO_WORDS, Words, WordsError, findable, has_dictionary, indexed
 from tensorbytes.formats._arrow.write import arrow, room, time_type
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 from tensorbytes.typing import bytes_view
@@ -47,6 +48,7 @@ Masks: TypeAlias = dict[tuple[Keys, int], Array]
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _HOLLOW = "hollow"  # rows that hold nothing
 STRINGS = ("text", "bytes")
+_NONE = np.zeros(1, np.int64)
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 
@@ -134,6 +136,12 @@ def unique_names(names: list[str]) -> list[str]:
         taken.add(free)
         found.append(free)
     return found
+
+
+def has_twins(kind: Any) -> bool:
+    """Whether two fields of a struct, at any level, have one name: which is which can't be told by one alone."""
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    return len({field.name for field in fields}) < len(fields) or any(has_twins(field.type) for field in fields)
 
 
 def _is_list(kind: Any) -> bool:
@@ -260,6 +268,8 @@ def _shred(
     types = arrow().types
     array = _decoded(array, budget, where)
     kind = array.type
+    if array.null_count:  # what is null, what is missing, and the mask; an array of nulls takes no bytes by itself
+        budget.copy(4 * len(array), f"the mask of column {where!r}", 0)
     gone = _nulls(array)
     missing = gone if dead is None or gone is None else gone & ~dead
     if missing is not None and missing.any():
@@ -272,6 +282,8 @@ def _shred(
     elif types.is_fixed_size_list(kind):
         size = kind.list_size
         items = array.values.slice(array.offset * size, len(array) * size)
+        if below is not None:
+            budget.copy(len(array) * size, f"the mask of column {where!r}", 0)
         inside = None if below is None else np.repeat(below, size)
         _shred(items, keys, [*levels, Level(len(array), None, size)], inside, out, budget, where, wanted)
     elif types.is_map(kind):
@@ -315,41 +327,134 @@ def _unpacked(bits: memoryview, start: int, count: int) -> Array:
 
 
 def _decoded(array: Any, budget: Budget, where: str) -> Any:
-    """The array without extensions, dictionaries, runs and views."""
+    """The array without extensions, dictionaries and runs, which may stand for much more than they take."""
     pa = arrow()
-    while True:
-        kind = array.type
-        if isinstance(kind, pa.BaseExtensionType):
-            array = array.storage
-        elif pa.types.is_dictionary(kind):
-            array = _undictionaried(array, budget, where)
-        elif pa.types.is_run_end_encoded(kind):
-            budget.copy(len(array) * max(_width(kind.value_type), 1), f"column {where!r}", 0)
-            array = pa.compute.run_end_decode(array)
-        else:
-            return array
+    while isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        budget.copy(len(array) * (_width(array.type.index_type) + 1), f"column {where!r}", 0)
+        numbers = np.asarray(array.indices.fill_null(0))
+        return _decoded(_taken(array.dictionary, numbers, _nulls(array.indices), budget, where), budget, where)
+    if pa.types.is_run_end_encoded(array.type):
+        return _decoded(_without_runs(array, budget, where), budget, where)
+    return array
+
+
+def _without_runs(array: Any, budget: Budget, where: str) -> Any:
+    pa = arrow()
+    kind, count = array.type.value_type, len(array)
+    ends = np.asarray(array.run_ends, np.int64)
+    budget.copy(16 * len(ends), f"column {where!r}", 0)
+    lengths = np.diff(np.clip(ends - array.offset, 0, count), prepend=0)
+    if isinstance(kind, pa.BaseExtensionType) or kind.num_fields or pa.types.is_dictionary(kind) or is_text(kind):
+        budget.copy(8 * count, f"column {where!r}", 0)
+        return _taken(array.values, np.repeat(np.arange(len(ends)), lengths), None, budget, where)
+    budget.copy(count * _width(kind), f"column {where!r}", 0)
+    return pa.compute.run_end_decode(array)
+
+
+def _taken(array: Any, order: Array, gone: Array | None, budget: Budget, where: str) -> Any:
+    """The elements of some numbers, once there is room for them; `gone` tells which of them are null whatever they are.
+
+    pyarrow does the same of most types, but of no views nor runs, and does not tell before what it will take.
+    """
+    pa = arrow()
+    types, kind, count = pa.types, array.type, len(order)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _taken(array.storage, order, gone, budget, where)
+    if not len(array) and count:  # all are gone
+        budget.copy(count * _width(kind), f"column {where!r}", 0)
+        return pa.nulls(count, kind)
+    if types.is_run_end_encoded(kind):
+        ends = np.asarray(array.run_ends, np.int64)
+        budget.copy(16 * (len(ends) + count), f"column {where!r}", 0)
+        return _taken(
+            array.values, np.searchsorted(ends, order.astype(np.int64) + array.offset, "right"), gone, budget, where
+        )
+    if types.is_dictionary(kind):
+        budget.copy((len(array) + count) * (_width(kind.index_type) + 1), f"column {where!r}", 0)
+        hidden = _gone_of(array.indices, order, gone)
+        numbers = np.asarray(array.indices.fill_null(0))[order]
+        return _taken(array.dictionary, numbers, hidden, budget, where)
+    if not kind.num_fields:
+        return _taken_leaves(array, order, gone, budget, where)
+    budget.copy(4 * count, f"column {where!r}", 0)
+    hidden = _gone_of(array, order, gone)
+    valid = None if hidden is None else _bits(~hidden)
+    if types.is_struct(kind):
+        children = [_taken(array.field(number), order, None, budget, where) for number in range(kind.num_fields)]
+        fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
+        return pa.Array.from_buffers(pa.struct(fields), count, [valid], children=children)
+    if types.is_fixed_size_list(kind):
+        size = kind.list_size
+        budget.copy(16 * count * size, f"column {where!r}", 0)
+        inside = (order.astype(np.int64)[:, None] * size + np.arange(size)).reshape(-1)
+        values = array.values.slice(array.offset * size, len(array) * size)
+        child = _taken(values, inside, None, budget, where)
+        return pa.Array.from_buffers(pa.list_(child.type, size), count, [valid], children=[child])
+    starts, lengths, values = _placed_items(array)
+    lengths = lengths[order] if hidden is None else np.where(hidden, 0, lengths[order])
+    splits = np.concatenate(([0], np.cumsum(lengths)))
+    budget.copy(32 * (count + int(splits[-1])), f"column {where!r}", 0)
+    child = _taken(values, np.repeat(starts[order] - splits[:-1], lengths) + np.arange(splits[-1]), None, budget, where)
+    if types.is_map(kind):
+        whole = pa.map_(*(field.type for field in child.type))
+        child = pa.Array.from_buffers(pa.struct([whole.key_field, whole.item_field]), len(child), [None], children=[
+            child.field(0), child.field(1)
+        ])  # fmt: skip
+    else:
+        wide = types.is_large_list(kind) or types.is_large_list_view(kind)
+        whole = pa.large_list(child.type) if wide else pa.list_(child.type)
+    offsets = _offsets(splits, "<i8" if types.is_large_list(whole) else "<i4")
+    return pa.Array.from_buffers(whole, count, [valid, offsets], children=[child])
+
+
+def _taken_leaves(array: Any, order: Array, gone: Array | None, budget: Budget, where: str) -> Any:
+    pa = arrow()
+    kind, count = array.type, len(order)
+    if pa.types.is_null(kind):
+        return pa.nulls(count)
+    if is_text(kind):
+        array = _wide(array, budget, where)
+        offsets = np.frombuffer(_buffer_of(array, 1), "<i8", len(array) + 1, 8 * array.offset) if len(array) else _NONE
+        budget.copy(8 * count, f"column {where!r}", 0)
+        size = int(np.diff(offsets)[order].sum(dtype=np.int64))
+        budget.copy(2 * (size + 8 * count), f"column {where!r}", 0)
+    else:
+        budget.copy(count * (_width(kind) + 1), f"column {where!r}", 0)
+    return array.take(pa.array(order, mask=gone))
+
+
+def _gone_of(array: Any, order: Array, gone: Array | None) -> Array | None:
+    """Which elements of some numbers are null, or gone before."""
+    own = _nulls(array)
+    if own is None:
+        return gone
+    return own[order] if gone is None else own[order] | gone
+
+
+def _placed_items(array: Any) -> tuple[Array, Array, Any]:
+    """(where each list starts, how long it is, all items) of lists, list views and maps."""
+    types, kind = arrow().types, array.type
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        starts, lengths = (np.asarray(part, np.int64) for part in (array.offsets, array.sizes))
+        return starts, lengths, array.values
+    width = np.dtype("<i8" if types.is_large_list(kind) else "<i4")
+    count = len(array) + 1 if len(array) else 0
+    offsets = np.frombuffer(_buffer_of(array, 1), width, count, width.itemsize * array.offset).astype(np.int64)
+    return offsets[:-1], np.diff(offsets), _entries(array) if types.is_map(kind) else array.values
 
 
 def _width(kind: Any) -> int:
+    """The bytes that an element takes at least."""
+    if arrow().types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _width(kind.value_type) + 1
+    if kind.num_fields:
+        return 8 + sum(_width(kind.field(number).type) for number in range(kind.num_fields))
     try:
-        return int(kind.bit_width) // 8
+        return int(kind.bit_width) // 8 + 1
     except ValueError:  # it varies
         return 8
-
-
-def _undictionaried(array: Any, budget: Budget, where: str) -> Any:
-    """The values that indices stand for."""
-    pa = arrow()
-    words, indices = array.dictionary, array.indices
-    kind = words.type
-    if is_text(kind):
-        lengths = np.asarray(pa.compute.fill_null(pa.compute.binary_length(_wide(words, budget, where)), 0))
-        size = int(lengths[np.asarray(pa.compute.fill_null(indices, 0))].sum(dtype=np.int64)) if len(words) else 0
-        budget.copy(2 * (size + 8 * len(indices)), f"column {where!r}", 0)
-        words = _wide(words, budget, where)
-    else:
-        budget.copy(len(indices) * max(_width(kind), 1), f"column {where!r}", 0)
-    return words.take(indices)
 
 
 def is_text(kind: Any) -> bool:
@@ -364,8 +469,9 @@ def _wide(array: Any, budget: Budget, where: str) -> Any:
     if text in ("large_string", "large_binary"):
         return array
     if text.endswith("_view"):
-        lengths = np.frombuffer(_buffer_of(array, 1), "<i4").reshape(-1, 4)
-        budget.copy(int(lengths[array.offset : array.offset + len(array), 0].clip(0).sum(dtype=np.int64)), where, 0)
+        held = _buffer_of(array, 1)[16 * array.offset : 16 * (array.offset + len(array))]
+        size = int(np.frombuffer(held, "<i4").reshape(-1, 4)[:, 0].clip(0).sum(dtype=np.int64))
+        budget.copy(size, f"column {where!r}", 0)
     budget.copy(8 * (len(array) + 1), f"column {where!r}", 0)
     return array.cast(pa.large_string() if "string" in text else pa.large_binary())
 
@@ -390,7 +496,7 @@ def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> t
     hidden = gone & (lengths > 0)
     if hidden.any():
         budget.copy(len(values) * 9, f"column {where!r}", 0)
-        values = values.filter(arrow().array(np.repeat(~hidden, lengths)))
+        values = _taken(values, np.flatnonzero(np.repeat(~hidden, lengths)), None, budget, where)
         lengths[hidden] = 0
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(kind)
     return offsets, values
@@ -399,14 +505,15 @@ def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> t
 def _view_items(array: Any, gone: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
     """The same of list views, whose lists may stand anywhere among the items."""
     wide = np.int64 if arrow().types.is_large_list_view(array.type) else np.int32
-    starts, lengths = (np.asarray(part, np.int64) for part in (array.offsets, array.sizes))
+    starts, lengths, values = _placed_items(array)
     if gone is not None:
         lengths = np.where(gone, 0, lengths)
     splits = np.concatenate(([0], np.cumsum(lengths)))
     total = int(splits[-1])
-    budget.copy(total * (8 + max(_width(array.type.value_type), 1)), f"column {where!r}", 0)
+    budget.copy(total * 24, f"column {where!r}", 0)
     order = np.repeat(starts - splits[:-1], lengths) + np.arange(total)
-    return splits.astype(wide) if total <= np.iinfo(wide).max else splits, array.values.take(arrow().array(order))
+    items = _taken(values, order, None, budget, where)
+    return splits.astype(wide) if total <= np.iinfo(wide).max else splits, items
 
 
 def _entries(array: Any) -> Any:
@@ -510,6 +617,30 @@ def _in_levels(elements: Tensor | Strings, levels: list[Level]) -> ColumnValue:
     return Ragged(values, tuple(level.all_splits() for level in levels[:cut]), origin=values.origin)
 
 
+def ordered_words(array: Any, keys: Keys = (), level: int = 0) -> Iterator[tuple[tuple[Keys, int], Any]]:
+    """The words of the ordered dictionaries in an array, by their places."""
+    pa = arrow()
+    kind = array.type
+    if not has_dictionary(kind, ordered=True):
+        return
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from ordered_words(array.storage, keys, level)
+    elif pa.types.is_dictionary(kind):
+        if kind.ordered:
+            yield (keys, level), array.dictionary
+        yield from ordered_words(array.dictionary, keys, level)
+    elif pa.types.is_run_end_encoded(kind):
+        yield from ordered_words(array.values, keys, level)
+    elif pa.types.is_struct(kind):
+        for number, name in enumerate(_child_names(kind)):
+            yield from ordered_words(array.field(number), (*keys, name), level)
+    elif pa.types.is_map(kind):
+        yield from ordered_words(array.keys, (*keys, "key"), level + 1)
+        yield from ordered_words(array.items, (*keys, "value"), level + 1)
+    else:
+        yield from ordered_words(array.values, keys, level + 1)
+
+
 def with_nulls(array: Any, mask: Array) -> Any:
     """The same array, with nulls where the mask has no element."""
     pa = arrow()
@@ -532,8 +663,14 @@ def with_nulls(array: Any, mask: Array) -> Any:
 class Columns:
     """The flat columns and masks that arrays are made of again."""
 
-    def __init__(self, columns: Mapping[Keys, ColumnValue], masks: Mapping[tuple[Keys, int], Array], rows: int) -> None:
-        self.columns, self.masks, self.rows = columns, masks, rows
+    def __init__(
+        self,
+        columns: Mapping[Keys, ColumnValue],
+        masks: Mapping[tuple[Keys, int], Array],
+        rows: int,
+        words: Words = NO_WORDS,
+    ) -> None:
+        self.columns, self.masks, self.rows, self.words = columns, masks, rows, words
 
     def splits(self, keys: Keys, level: int, size: int | None, count: int) -> Array:
         """The row splits of the lists of some level, of which there are `count`: all columns below have the same."""
@@ -578,7 +715,56 @@ class Columns:
             return None
         if len(mask) != count:
             raise _misfit(keys, f"a mask of {count} elements")
-        return arrow().py_buffer(bytes_view(np.packbits(mask, bitorder="little")))
+        return _bits(mask)
+
+    def with_flat_cells(self, kind: Any, keys: Keys, level: int) -> Columns:
+        """The same, where tensors of one shape are the lists that their type stores them in."""
+        column, rank = self.columns.get(keys), len(kind.shape)
+        if column is None or rank == 1:
+            return self
+        masks = dict(self.masks)
+        if (keys, level + rank) in masks:
+            masks[keys, level + 1] = masks.pop((keys, level + rank))
+        return Columns({**self.columns, keys: flat_cells(column, kind, level)}, masks, self.rows, self.words)
+
+    def below(self, keys: Keys, level: int, dead: Array | None) -> Array | None:
+        """Which elements are not there, or stand below something that is not; None if none."""
+        mask = self.masks.get((keys, level))
+        return dead if mask is None else ~mask if dead is None else dead | ~mask
+
+
+def tensor_cells(kind: Any) -> tuple[int, Any] | None:
+    """(how many lists stand around them, their type) of the tensors of one shape that the elements of a type are."""
+    level = 0
+    while _is_list(kind):
+        kind, level = kind.value_type, level + 1
+    return (level, kind) if isinstance(kind, arrow().FixedShapeTensorType) else None
+
+
+def flat_cells(column: ColumnValue, kind: Any, level: int) -> ColumnValue:
+    """Tensors of one shape inside of lists as lists of their elements; a column that has them so already stays."""
+    dense = column.values if isinstance(column, Ragged) else column
+    around = 1 + level - (len(column.splits) if isinstance(column, Ragged) else 0)
+    order = list(range(len(kind.shape)) if kind.permutation is None else kind.permutation)
+    outer, cell = dense.shape[:around], dense.shape[around:]
+    if around < 1 or cell != tuple(kind.shape[axis] for axis in order):
+        return column
+    shape = (*outer, math.prod(cell))
+    made: Tensor | Strings
+    if isinstance(dense, Strings):
+        made = Strings(shape, dense.offsets, dense.data, dense.encoding)
+    else:
+        data: Any = dense.data
+        if order != sorted(order):
+            elements: Array = np.ndarray(dense.shape, f"V{dtypes.get(dense.dtype).itemsize}", data)
+            back = [around + order.index(axis) for axis in range(len(order))]
+            data = elements.transpose(*range(around), *back).tobytes()
+        made = Tensor(dense.dtype, shape, data, origin=dense.origin)
+    return Ragged(made, column.splits, origin=column.origin) if isinstance(column, Ragged) else made
+
+
+def _bits(mask: Array) -> Any:
+    return arrow().py_buffer(bytes_view(np.packbits(mask, bitorder="little")))
 
 
 def _splits_of(value: ColumnValue, level: int, count: int) -> Array | None:
@@ -707,44 +893,52 @@ def plain_type(value: ColumnValue, seconds: bool) -> Any:
 
 def compose(kind: Any, columns: Columns) -> Any:
     """The array of a type that these flat columns are of. LossError if they are not."""
-    return _compose(kind, (), 0, columns.rows, columns)
+    return _compose(kind, (), 0, columns.rows, columns, None)
 
 
-def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns) -> Any:
+def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, dead: Array | None) -> Any:
+    """`dead` tells which elements stand below something that is not there: what they hold is of no matter."""
     pa = arrow()
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        storage = _compose(kind.storage_type, keys, level, count, columns)
+        if isinstance(kind, pa.FixedShapeTensorType):
+            columns = columns.with_flat_cells(kind, keys, level)
+        storage = _compose(kind.storage_type, keys, level, count, columns, dead)
         return pa.ExtensionArray.from_storage(kind, storage)
     if types.is_dictionary(kind):
-        plain = _compose(kind.value_type, keys, level, count, columns)
-        encoded = plain if types.is_dictionary(plain.type) else plain.dictionary_encode()
-        indices, words = encoded.indices.cast(kind.index_type), encoded.dictionary.cast(kind.value_type)
-        return pa.DictionaryArray.from_arrays(indices, words, ordered=kind.ordered)
+        return _compose_dictionary(kind, keys, level, count, columns, dead)
     if types.is_run_end_encoded(kind):
-        plain = _compose(kind.value_type, keys, level, count, columns)
-        return pa.compute.run_end_encode(plain, run_end_type=kind.run_end_type)
+        plain = _compose(kind.value_type, keys, level, count, columns, dead)
+        try:
+            encoded = pa.compute.run_end_encode(findable(plain), run_end_type=kind.run_end_type)
+            ends, values = encoded.run_ends, encoded.values.cast(kind.value_type)
+        except pa.ArrowNotImplementedError:  # what can't be compared, such as lists: each is a run
+            ends, values = pa.array(np.arange(1, count + 1), kind.run_end_type), plain
+        return pa.RunEndEncodedArray.from_arrays(ends, values, kind)
     valid = columns.validity(keys, level, count)
     if types.is_struct(kind) and kind.num_fields:
+        below = columns.below(keys, level, dead)
         children = [
-            _compose(field.type, (*keys, name), level, count, columns)
+            _compose(field.type, (*keys, name), level, count, columns, below)
             for name, field in zip(_child_names(kind), kind, strict=True)
         ]
         return pa.Array.from_buffers(kind, count, [valid], children=children)
     if types.is_map(kind):
         splits = columns.splits(keys, level, None, count)
         total = int(splits[-1])
-        inside = [
-            _compose(part, (*keys, name), level + 1, total, columns)
+        parts = [
+            _compose(part, (*keys, name), level + 1, total, columns, None)
             for name, part in (("key", kind.key_type), ("value", kind.item_type))
         ]
         entries = pa.struct([kind.key_field, kind.item_field])
-        child = pa.Array.from_buffers(entries, total, [None], children=inside)
+        child = pa.Array.from_buffers(entries, total, [None], children=parts)
         return pa.Array.from_buffers(kind, count, [valid, _offsets(splits, "<i4")], children=[child])
     if _is_list(kind):
         size = _list_size(kind)
         splits = columns.splits(keys, level, size, count)
-        items = _compose(kind.value_type, keys, level + 1, int(splits[-1]), columns)
+        below = None if size is None else columns.below(keys, level, dead)
+        inside = None if below is None or size is None else np.repeat(below, size)
+        items = _compose(kind.value_type, keys, level + 1, int(splits[-1]), columns, inside)
         if size is not None:
             return pa.Array.from_buffers(kind, count, [valid], children=[items])
         wide = "<i8" if "large" in str(kind)[:5] else "<i4"
@@ -752,7 +946,39 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns) ->
             buffers = [valid, _offsets(splits[:-1], wide), _offsets(np.diff(splits), wide)]
             return pa.Array.from_buffers(kind, count, buffers, children=[items])
         return pa.Array.from_buffers(kind, count, [valid, _offsets(splits, wide)], children=[items])
-    return _compose_leaf(kind, columns.elements(keys, leaf_type(kind), count), valid, count)
+    elements = columns.elements(keys, leaf_type(kind), count)
+    if isinstance(elements, Strings):
+        gone = None if dead is None else columns.below(keys, level, dead)
+        return _compose_strings(kind, elements, valid, count, None if gone is None else ~gone)
+    return _compose_leaf(kind, elements, valid, count)
+
+
+def _compose_dictionary(kind: Any, keys: Keys, level: int, count: int, columns: Columns, dead: Array | None) -> Any:
+    pa = arrow()
+    plain = _compose(kind.value_type, keys, level, count, columns, dead)
+    gone = columns.below(keys, level, dead)
+    if gone is not None and not plain.type.num_fields and not pa.types.is_null(plain.type):
+        plain = with_nulls(plain, ~gone)
+    numbers: Any
+    if kind.ordered:
+        words = columns.words.get((keys, level))
+        if words is None or words.type != kind.value_type:
+            raise WordsError(
+                "an ordered dictionary whose words were not kept", feature="type", hints=[Hint(purpose="leave it out")]
+            )
+        numbers = pa.compute.index_in(findable(plain), value_set=findable(words), skip_nulls=True)
+        if numbers.null_count != plain.null_count:
+            raise WordsError("an ordered dictionary with words that the first batch does not have", feature="type")
+    else:
+        try:
+            encoded = plain.dictionary_encode()
+            numbers, words = encoded.indices, encoded.dictionary
+        except pa.ArrowNotImplementedError:  # words that can't be looked up, such as lists
+            numbers, words = pa.array(np.arange(count)), plain
+    valid = columns.validity(keys, level, count)
+    if len(words) and valid is None and numbers.null_count:  # below what is missing: any word will do
+        numbers = numbers.fill_null(0)
+    return indexed(numbers, np.arange(len(words)), words, kind)
 
 
 def _offsets(splits: Array, width: str) -> Any:
@@ -761,15 +987,13 @@ def _offsets(splits: Array, width: str) -> Any:
     return arrow().py_buffer(bytes_view(np.ascontiguousarray(splits, width)))
 
 
-def _compose_leaf(kind: Any, elements: Tensor | Strings, valid: Any, count: int) -> Any:
+def _compose_leaf(kind: Any, elements: Tensor, valid: Any, count: int) -> Any:
     pa = arrow()
     types = pa.types
     if types.is_null(kind):
         return pa.nulls(count)
     if types.is_struct(kind):
         return pa.Array.from_buffers(kind, count, [valid])
-    if isinstance(elements, Strings):
-        return _compose_strings(kind, elements, valid, count)
     data: Any = elements.data
     if elements.dtype == "bool":
         data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
@@ -791,32 +1015,39 @@ def _narrowed(numbers: Array, kind: np.dtype[Any]) -> Array:
     return made
 
 
-def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int) -> Any:
+def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int, there: Array | None) -> Any:
+    """`there`: which elements matter, where not just those that are null don't."""
     pa = arrow()
     types = pa.types
+    matter = valid if there is None else _bits(there)
     if types.is_fixed_size_binary(kind):
-        lengths = np.diff(elements.offsets)
-        there = lengths == kind.byte_width
-        data: Any = elements.data
-        if not there.all():
-            flags = (
-                np.ones(count, bool)
-                if valid is None
-                else np.unpackbits(np.frombuffer(valid, np.uint8), count=count, bitorder="little").view(bool)
-            )
-            if (flags & ~there).any() or lengths[~there].any():
-                raise LossError(f"bytes of another length than {kind}", feature="type")
-            whole = np.zeros((count, kind.byte_width), np.uint8)
-            whole[there] = np.frombuffer(data, np.uint8).reshape(-1, kind.byte_width)
-            data = whole
-        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(bytes_view(data))])
+        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(_fixed(kind, elements, matter, count))])
     text = types.is_decimal(kind) or "string" in str(kind)
     if text != (elements.encoding == "utf-8"):
         raise LossError(f"{elements.encoding} strings for {kind}", feature="type")
     offsets = pa.py_buffer(bytes_view(np.ascontiguousarray(elements.offsets, "<i8")))
     wide = pa.large_string() if text else pa.large_binary()
-    array = pa.Array.from_buffers(wide, count, [valid, offsets, pa.py_buffer(elements.data)])
+    array = pa.Array.from_buffers(wide, count, [matter, offsets, pa.py_buffer(elements.data)])
     try:
-        return array if array.type == kind else array.cast(kind)
+        array = array if array.type == kind else array.cast(kind)
     except pa.ArrowException as error:  # not a number, or more than 32-bit offsets hold
         raise LossError(f"text that is not {kind}: {str(error)[:100]}", feature="type") from None
+    return array if there is None else pa.Array.from_buffers(kind, count, [valid, *array.buffers()[1:]])
+
+
+def _fixed(kind: Any, elements: Strings, matter: Any, count: int) -> memoryview:
+    """The bytes of strings of one length; those that don't matter may be empty."""
+    lengths = np.diff(elements.offsets)
+    full = lengths == kind.byte_width
+    if full.all():
+        return bytes_view(elements.data)
+    flags = (
+        np.ones(count, bool)
+        if matter is None
+        else np.unpackbits(np.frombuffer(matter, np.uint8), count=count, bitorder="little").view(bool)
+    )
+    if (flags & ~full).any() or lengths[~full].any():
+        raise LossError(f"bytes of another length than {kind}", feature="type")
+    whole = np.zeros((count, kind.byte_width), np.uint8)
+    whole[full] = np.frombuffer(elements.data, np.uint8).reshape(-1, kind.byte_width)
+    return bytes_view(whole)

@@ -11,8 +11,9 @@ from typing import Any
 from tensorbytes.errors import USE_TB, CorruptError, LossError, TensorbytesError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
-from tensorbytes.formats._arrow.nested import by_leaf, is_text
+from tensorbytes.formats._arrow.nested import by_leaf, has_twins, is_text
 from tensorbytes.formats._arrow.table import StoredTable, refusing
+from tensorbytes.formats._arrow.words import has_dictionary
 from tensorbytes.formats._arrow.write import arrow
 
 COMPRESSIONS = (None, "snappy", "lz4", "zstd")
@@ -34,6 +35,14 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
     """pyarrow's writer of row groups. Pages carry checksums."""
     import pyarrow.parquet as parquet
 
+    hollow = next((field.name for field in schema if _has_hollow_lists(field.type)), None)
+    if hollow is not None:
+        raise LossError(
+            f"Parquet can't hold this: lists of size 0 in column {hollow!r}, which pyarrow writes and can't read",
+            feature="type",
+            tensor=hollow,
+            hints=[USE_TB],
+        )
     known = (*COMPRESSIONS, *SLOW_COMPRESSIONS)
     if compression not in known:
         raise UsageError(f"compression={compression!r}", expected=f"one of {', '.join(map(repr, known))}")
@@ -42,7 +51,7 @@ def writer(sink: Any, schema: Any, compression: str | None) -> Any:
         schema,
         compression=compression or "none",
         # A dictionary of floats compares them as numbers, and NaNs are many.
-        use_dictionary=[field.name for field in schema if _repeats(field.type)],
+        use_dictionary=[path for field in schema for path in _repeated(field.name, field.type)],
         write_page_checksum=True,
         store_schema=True,
     )
@@ -57,8 +66,36 @@ def refusing_types() -> Iterator[None]:
         raise LossError(f"Parquet can't hold this: {str(error)[:200]}", feature="type", hints=[USE_TB]) from None
 
 
-def _repeats(kind: Any) -> bool:
-    return bool(arrow().types.is_integer(kind) or is_text(kind))
+def _has_hollow_lists(kind: Any) -> bool:
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    if arrow().types.is_fixed_size_list(kind) and not kind.list_size:
+        return True
+    return any(_has_hollow_lists(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _repeated(path: str, kind: Any) -> Iterator[str]:
+    """The columns that are written as words and indices: Arrow's dictionaries at any level, which keep their words."""
+    types = arrow().types
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    if types.is_integer(kind) or is_text(kind):
+        yield path
+    elif has_dictionary(kind):
+        yield from _dictionary_paths(path, kind)
+
+
+def _dictionary_paths(path: str, kind: Any) -> Iterator[str]:
+    types = arrow().types
+    kind = kind.storage_type if isinstance(kind, arrow().BaseExtensionType) else kind
+    if types.is_dictionary(kind):
+        yield path
+    elif types.is_map(kind):
+        yield from _dictionary_paths(f"{path}.key_value.key", kind.key_type)
+        yield from _dictionary_paths(f"{path}.key_value.value", kind.item_type)
+    elif types.is_struct(kind):
+        for field in kind:
+            yield from _dictionary_paths(f"{path}.{field.name}", field.type)
+    elif kind.num_fields:
+        yield from _dictionary_paths(f"{path}.list.element", kind.value_type)
 
 
 def group_rows(table: Any, rows: Any) -> int:
@@ -95,6 +132,7 @@ class Parquet(StoredTable):
         self._claims: dict[tuple[int, int, int], int] = {}
         self._ahead: dict[tuple[int, int, int], list[Any]] = {}  # by column, first and last row group
         self._leaves_ahead: dict[tuple[int, int, int], list[list[Any]]] = {}  # the same by leaf
+        self._alone: dict[int, bool] = {}  # whether a leaf of a column can be read without the others
         self.lengths = [group.rows for group in self._groups]
         with refusing("the footer"):
             self._file = self._open([])
@@ -245,7 +283,9 @@ class Parquet(StoredTable):
             return [arrays[leaf] for arrays in leaves]
         whole = list(self._leaves[number])
         # pyarrow leaves out fields of structs, but not a part of a map, and a dictionary or an extension stays whole.
-        return self._read(number, [whole[leaf]] if arrow().types.is_struct(kind) else whole, first, last)
+        if number not in self._alone:
+            self._alone[number] = arrow().types.is_struct(kind) and not has_twins(kind)
+        return self._read(number, [whole[leaf]] if self._alone[number] else whole, first, last)
 
     def _read(self, number: int, leaves: list[int], first: int, last: int) -> list[Any]:
         if first >= last:

@@ -18,6 +18,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
+from tensorbytes.formats._arrow.nested import tensor_cells
 from tensorbytes.formats._arrow.types import VIEWS, Form, is_struct, permutation, type_form
 from tensorbytes.formats._arrow.write import arrow, carrier, room
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
@@ -56,10 +57,11 @@ def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, wher
 
 def fit_note(found: ColumnValue, kind: Any, own: Mapping[str, Any], wanted: Form) -> ColumnValue:
     """A column that was read by its Arrow type alone, as its note has it."""
-    if isinstance(kind, arrow().FixedShapeTensorType):
-        if permutation(kind) != tuple(range(len(kind.shape))):
+    cells = tensor_cells(kind)
+    if cells is not None:
+        if permutation(cells[1]) != tuple(range(len(cells[1].shape))):
             raise UnsupportedError("tensors with permuted axes, some of which are null: permute them first")
-        found = _reshape_cells(found, tuple(kind.shape))
+        found = _shape_cells(found, tuple(cells[1].shape))
     if "cell" in own:
         found = _reshape_cells(found, tuple(own["cell"]))
     if "splits" in own and isinstance(found, Ragged):
@@ -103,7 +105,8 @@ def _value(array: Any, budget: Budget, where: str) -> ColumnValue:
             return Ragged(items.values, (splits, *items.splits))
         return Ragged(items, (splits,))
     if str(kind) in VIEWS:
-        lengths = np.frombuffer(_bytes(array, 1), "<i4").reshape(-1, 4)[array.offset : array.offset + count, 0]
+        held = _bytes(array, 1)[16 * array.offset : 16 * (array.offset + count)]
+        lengths = np.frombuffer(held, "<i4").reshape(-1, 4)[:, 0]
         budget.copy(int(lengths.sum(dtype=np.int64)), f"column {where!r}", 0)
         return _strings(array.cast(getattr(pa, VIEWS[str(kind)])()), budget, where)
     if pa.types.is_fixed_size_binary(kind):
@@ -272,6 +275,18 @@ def _reshape_cells(found: ColumnValue, cell: tuple[int, ...]) -> ColumnValue:
     else:
         made = Strings(shape, values.offsets, values.data, values.encoding)
     return Ragged(made, splits) if splits else made
+
+
+def _shape_cells(found: ColumnValue, cell: tuple[int, ...]) -> ColumnValue:
+    """Give the innermost lists, which are all of one size, their shape."""
+    values = found.values if isinstance(found, Ragged) else found
+    shape = (*values.shape[:-1], *cell)
+    made: Tensor | Strings
+    if isinstance(values, Tensor):
+        made = Tensor(values.dtype, shape, values.data, origin=values.origin)
+    else:
+        made = Strings(shape, values.offsets, values.data, values.encoding)
+    return Ragged(made, found.splits) if isinstance(found, Ragged) else made
 
 
 def _retyped(found: ColumnValue, dtype: str) -> ColumnValue:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from tensorbytes.formats._arrow.words import Words, with_words
 from tensorbytes.formats._arrow.write import arrow
 from tensorbytes.io.streams import engines
 from tensorbytes.rows import SCHEMA, TYPES, split_names
@@ -23,11 +25,15 @@ _MOST_BYTES = 64 << 20
 _PASSED_OVER = {b"PARQUET:field_id"}
 
 
-def schema_origin(schema: Any) -> dict[str, str]:
-    """The origin of a table with this schema; nothing if notes of ours say it all."""
+def schema_origin(schema: Any, words: Mapping[int, Words] = MappingProxyType({})) -> dict[str, str]:
+    """The origin of a table with this schema; nothing if notes of ours say it all. `words`: of columns by number."""
     pa = arrow()
     metadata = {key: text for key, text in (schema.metadata or {}).items() if key != _KEY}
-    fields = [field for field in schema if _KEY not in (field.metadata or {})]
+    fields = [
+        with_words(field, words.get(number, {}))
+        for number, field in enumerate(schema)
+        if _KEY not in (field.metadata or {})
+    ]
     key = SCHEMA if metadata or any(map(_says_more, fields)) else TYPES
     if not fields or (key == TYPES and _KEY in (schema.metadata or {})):
         return {}

@@ -43,21 +43,26 @@ from tensorbytes.formats._arrow.nested import (
     Columns,
     FlatColumn,
     Keys,
+    Shredded,
     any_null,
     collapsed,
     compose,
     content_type,
     elements_at,
     flat_columns,
+    ordered_words,
     plain_type,
     pruned,
     shred,
+    tensor_cells,
     unique_names,
     with_nulls,
 )
 from tensorbytes.formats._arrow.read import ColumnValue, fit_note, items_of, joined, stored_order, validate, value
 from tensorbytes.formats._arrow.schemas import schema_of, schema_origin
 from tensorbytes.formats._arrow.types import Form, form, is_plain
+from tensorbytes.formats._arrow.words import MOST_BYTES as MOST_WORDS
+from tensorbytes.formats._arrow.words import Words, WordsError, has_dictionary, words_of
 from tensorbytes.formats._arrow.write import (
     MOST_LEVELS,
     NAME,
@@ -209,6 +214,7 @@ class Group(NamedTuple):
     kind: Any  # what is left of the field's type
     names: list[str]  # of the columns
     keys: list[Keys]
+    words: Words  # of dictionaries
 
     def compose(self, content: Table, strict: bool) -> Any:
         """The array; None if the columns are no longer of its type. `strict`: then it is a LossError."""
@@ -224,7 +230,9 @@ class Group(NamedTuple):
             kind = pruned(self.kind, dict(zip(self.keys, values, strict=True)))
             columns = {keys: stored_order(value, kind) for keys, value in zip(self.keys, values, strict=True)}
             with refusing(f"column {self.name!r}"):
-                return compose(kind, Columns(columns, masks, content.rows))
+                return compose(kind, Columns(columns, masks, content.rows, self.words))
+        except WordsError as error:
+            raise error.replaced(tensor=self.name) from None
         except (LossError, UnsupportedError, CorruptError) as error:
             if not strict:
                 return None
@@ -248,7 +256,7 @@ def groups_of(schema: Any, since: Mapping[str, str | None], content: Table) -> l
     found = []
     for field in flat_fields(schema):
         groups: dict[str, list[tuple[str, Keys]]] = {}
-        alone = []
+        alone, words = [], words_of(field.field)
         for old, keys in zip(field.names, field.keys, strict=True):
             new, ending = now.get(old), "/".join(("", *keys))
             if new == old:
@@ -260,10 +268,12 @@ def groups_of(schema: Any, since: Mapping[str, str | None], content: Table) -> l
         for name, parts in groups.items():
             own = field.field.name if name == field.name else name
             names, left = [name for name, _ in parts], [keys for _, keys in parts]
-            found.append(Group(field.field.with_name(own), name, field.field.type, names, left))
+            found.append(Group(field.field.with_name(own), name, field.field.type, names, left, words))
         # What left its struct is a column by itself.
         for name, keys in alone:
-            found.append(Group(field.field.with_name(name), name, collapsed(field.field.type, keys), [name], [()]))
+            kind = collapsed(field.field.type, keys)
+            own_words: Words = {((), at[1]): words[at] for at in words if at[0] == keys}
+            found.append(Group(field.field.with_name(name), name, kind, [name], [()], own_words))
     return found
 
 
@@ -524,6 +534,7 @@ class ColumnReader:
                 pieces.append(self._piece(array, budget))
             if len(pieces) > 1:  # joining copies them
                 budget.copy(sum(piece.nbytes for piece, _ in pieces), f"column {self.name!r}", 0)
+                budget.copy(_mask_bytes(pieces), f"the masks of column {self.name!r}", 0)
             found, masks = joined([piece for piece, _ in pieces]), _joined_masks(pieces)
         if masks and self.stored.has_nulls(self.number) is False:
             raise CorruptError(f"column {self.name!r} has nulls, of which its statistics don't know", at=0)
@@ -537,7 +548,29 @@ class ColumnReader:
         if not any_null(array):
             return value(array, self.own, self.form, budget, self.name), {}
         found = shred(array, budget, self.name)
-        return fit_note(found.columns[()], array.type, self.own, self.form), found.masks
+        if "shapes" in self.own or self.form.ragged:
+            return self._without_nulls(array, found, budget), found.masks
+        masks = _shaped_masks(array.type, found.masks, self.name)
+        return fit_note(found.columns[()], array.type, self.own, self.form), masks
+
+    def _without_nulls(self, array: Any, found: Shredded, budget: Budget) -> ColumnValue:
+        """Rows with shapes of their own; those that are null have no elements."""
+        if found.masks.keys() - {((), 0)}:
+            raise UnsupportedError(f"column {self.name!r} has nulls inside of its rows", tensor=self.name)
+        budget.copy(sum(part.nbytes for part in found.columns.values()), f"column {self.name!r}", 0)
+        whole = compose(content_type(array.type), Columns(found.columns, {}, len(array)))
+        return value(whole, self.own, self.form, budget, self.name)
+
+
+def _shaped_masks(kind: Any, masks: MaskArrays, where: str) -> MaskArrays:
+    """Masks by the axes of a column: tensors of one shape are lists in their type, with a single level."""
+    cells = tensor_cells(kind)
+    if cells is None:
+        return masks
+    level, rank = cells[0], len(cells[1].shape)
+    if not rank and ((), level + 1) in masks:
+        raise UnsupportedError(f"column {where!r} has nulls inside of tensors without axes", tensor=where)
+    return {(keys, at + rank - 1 if at > level else at): mask for (keys, at), mask in masks.items()}
 
 
 class FlatReader(ColumnReader):
@@ -560,6 +593,12 @@ class FlatReader(ColumnReader):
     def _piece(self, array: Any, budget: Budget) -> tuple[ColumnValue, MaskArrays]:
         found = shred(array, budget, self.name, self.keys)
         return found.columns[self.keys], found.masks
+
+
+def _mask_bytes(pieces: Sequence[tuple[ColumnValue, MaskArrays]]) -> int:
+    """What the masks of all pieces take, if those of some are made and all are joined."""
+    places = {place for _, masks in pieces for place in masks}
+    return sum(2 * elements_at(piece, level) for piece, _ in pieces for _, level in places)
 
 
 def _joined_masks(pieces: Sequence[tuple[ColumnValue, MaskArrays]]) -> MaskArrays:
@@ -684,10 +723,29 @@ def document(stored: StoredTable, budget: Budget, lazy: bool, skip: bool = False
     whole = unpack(parts, budget, lazy) if parts else Document([])
     if meta:
         whole = whole._replace(meta={**meta, **whole.meta})
-    origin = {**whole.origin, **schema_origin(stored.schema)} if by_row else whole.origin
+    origin = {**whole.origin, **origin_of(stored, budget)} if by_row else whole.origin
     if not flats and not any(flags) and not unknown:
         return whole._replace(origin=origin)
     return _in_order(whole._replace(origin=origin), found, flats, flags, [] if skip else unknown, sum(stored.lengths))
+
+
+def origin_of(stored: StoredTable, budget: Budget) -> dict[str, str]:
+    """What the schema says of a table beyond its values, with the words of ordered dictionaries."""
+    words: dict[int, Words] = {}
+    left = MOST_WORDS
+    for number, field in enumerate(stored.schema):
+        if has_dictionary(field.type, ordered=True):
+            last = min(len(stored.lengths), 1)
+            claim = stored.claim(number, 0, last)
+            budget.renewed(stored.size).copy(claim + claim // 4, f"column {field.name!r}", 0)
+            with refusing(f"column {field.name!r}"):
+                array = stored.chunks(number, 0, last)[0]
+                array.validate(full=True)
+                found = dict(ordered_words(array))
+            left -= sum(array.nbytes for array in found.values())
+            if left >= 0:
+                words[number] = found
+    return schema_origin(stored.schema, words)
 
 
 def missing(stored: StoredTable, budget: Budget, everything: bool) -> dict[str, Missing]:
@@ -786,7 +844,9 @@ def _converted(
     if masks and not by_row:
         raise CorruptError(f"column {reader.name!r} has nulls, in a table of one row", at=0)
     if by_row and not masks:  # statistics may speak of nulls that are not there
-        masks = {place: np.ones(count, bool) for place, count in reader.told_places().items()}
+        told = reader.told_places()
+        budget.copy(sum(told.values()), f"the mask of column {reader.name!r}", 0)
+        masks = {place: np.ones(count, bool) for place, count in told.items()}
     for dense in (found, found.values) if isinstance(found, Ragged) else (found,):
         if not isinstance(dense, Ragged):
             width = dtypes.get(dense.dtype).itemsize if isinstance(dense, Tensor) else 8
