@@ -16,7 +16,7 @@ import tensorbytes as tb
 from tensorbytes import rows
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
-from tensorbytes.formats._arrow import decimals, nested, thrift, words
+from tensorbytes.formats._arrow import batches, decimals, nested, thrift, words
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
 
@@ -257,6 +257,12 @@ def test_decimals_are_written_as_pyarrow_writes_them(digits, scale):
 MANY = 4200
 
 
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Tables are read some thousand rows at a time, however little each row takes."""
+    monkeypatch.setattr(batches, "_MOST_BATCH_ROWS", 4096)
+
+
 def through_records(table, folder, target="x.tfrecord", **options):
     """A table that went through TFRecord files."""
     pq.write_table(table, folder / "in.parquet")
@@ -270,6 +276,7 @@ def through_records(table, folder, target="x.tfrecord", **options):
     [("x.tfrecord", {}), ("x.tfrecord@2", {}), ("x.tfrecord.gz", {}), ("x.tfrecord", {"compression": "snappy"})],
 )
 @pytest.mark.parametrize("where", [[1], [MANY - 2], [1, MANY - 2]])
+@pytest.mark.usefixtures("small_batches")
 def test_records_keep_what_is_missing_in_some_batches_alone(where, target, options, tmp_path):
     gone = [number in where for number in range(MANY)]
     table = pa.table(
@@ -283,6 +290,7 @@ def test_records_keep_what_is_missing_in_some_batches_alone(where, target, optio
 
 
 @pytest.mark.parametrize("target", ["y.tfrecord", "y.tb", "y.npz"])
+@pytest.mark.usefixtures("small_batches")
 def test_records_with_masks_in_some_batches_go_on_to_other_formats(target, tmp_path):
     table = pa.table({"s": [None if number == MANY - 1 else {"x": {"y": number}} for number in range(MANY)]})
     pq.write_table(table, tmp_path / "in.parquet")
@@ -517,15 +525,16 @@ def nestings(array):
     }
 
 
-MANY = nestings(pa.array(["x"] * 5000 + ["y", None] + ["z", "x"] * 2500).dictionary_encode())
+GROWING = nestings(pa.array(["x"] * 5000 + ["y", None] + ["z", "x"] * 2500).dictionary_encode())
 SIZES = dictionary_of(["low", "mid", "high"], [2, 0, None, 0], ordered=True)
 ORDERED = nestings(SIZES)
 
 
-@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.usefixtures("small_batches")
 def test_words_of_many_batches_are_one_dictionary_of_a_file(name, tmp_path):
-    assert same_after(MANY[name], tmp_path, "x.arrow")
-    assert same_after(MANY[name], tmp_path, "x.parquet")
+    assert same_after(GROWING[name], tmp_path, "x.arrow")
+    assert same_after(GROWING[name], tmp_path, "x.parquet")
     assert tb.equal(tb.load(tmp_path / "x.arrow"), tb.load(tmp_path / "start.arrow"))
 
 
@@ -560,6 +569,7 @@ def write_stream(path, *arrays):
             writer.write_batch(pa.record_batch([array], schema=schema))
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_dictionary_with_more_words_than_indices_is_refused(tmp_path):
     write_stream(
         tmp_path / "x.arrows", *(dictionary_of([f"{k}-{i}" for i in range(100)], range(100)) for k in range(3))
