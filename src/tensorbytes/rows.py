@@ -273,6 +273,8 @@ class Listing(NamedTuple):
 
 def listing(document: Document, local: bool) -> Listing:
     """A document as it is listed: masks are counted, where they need not be fetched from afar."""
+    if document.rows is None and MASKS not in document.origin:
+        return Listing(document, {})
     told = {column: name for column, (name, _) in told_places(document.origin.get(MASKS, "{}")).items()}
     kept: list[Leaf] = []
     found: dict[str, Missing] = {}

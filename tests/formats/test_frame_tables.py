@@ -126,7 +126,7 @@ def test_what_is_not_a_table_is_not_written():
                 formats.get(format).dumps(wrong, frozenset(), {})
 
 
-@pytest.mark.parametrize("format", ["npz", "torchfile", "arrow", "checkpoint"])
+@pytest.mark.parametrize("format", ["npz", "torchfile", "checkpoint"])
 def test_other_formats_refuse_rather_than_forget(format):
     with pytest.raises((tb.errors.LossError, tb.errors.UsageError)):
         list(formats.get(format).encode(STRUCTS, frozenset(), {}))
@@ -136,9 +136,8 @@ def test_tools_take_the_columns(tmp_path):
     (tmp_path / "x.tb").write_bytes(write("table"))
     tb.convert(tmp_path / "x.tb", tmp_path / "y.npz")
     same(tb.load(tmp_path / "y.npz"), columns(TABLES["table"][0][0]))
-    assert [one.name for one in tb.inspect(tmp_path / "x.tb").tensors] == [
-        "id", "text", "text/mask0", "list", "list/mask1"
-    ]  # fmt: skip
+    listed = [(one.name, one.nulls) for one in tb.inspect(tmp_path / "x.tb").tensors]
+    assert listed == [("id", None), ("text", 1), ("list", 1)]
 
 
 @pytest.mark.parametrize("lost", range(5))

@@ -39,6 +39,7 @@ PACKAGES = (
     Package("jax", ("jax",), "jax", "JAX arrays"),
     Package("scipy", ("scipy",), "scipy", "sparse arrays"),
     Package("pyarrow", ("pyarrow",), "arrow", "Arrow and Parquet"),
+    Package("pandas", ("pandas",), "pandas", "batches as DataFrames"),
     Package("fsspec", ("fsspec",), "cloud", "URLs: https, s3, gs ..."),
     Package("matplotlib", ("matplotlib",), "chart", "the chart of tb bench"),
 )

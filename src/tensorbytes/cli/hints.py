@@ -15,6 +15,7 @@ from tensorbytes.errors import Hint, Known, hint_text
 OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "allow": ("--allow {}", "FEATURE"),
     "compression": ("--compression {}", "SPEC"),
+    "convert.cast": ("--cast {}", "DTYPE"),
     "folder": ("--folder {}", "FOLDER"),
     "formats": ("--formats {}", "FORMATS"),
     "limits.max_bytes": ("TENSORBYTES_MAX_BYTES={}", "N"),
