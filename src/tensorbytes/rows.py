@@ -584,7 +584,7 @@ def _row_sizes(value: Value, rows: int) -> Array | int:
     return 0
 
 
-def fill_missing(value: Value, present: Array, shape: tuple[int | None, ...] = ()) -> Value:
+def fill_missing(value: Value, present: Array, shape: tuple[int | None, ...] = ()) -> Tensor | Strings:
     """A column of rows of one shape, or none, as a dense one: zeros or empty strings where there is none."""
     assert isinstance(value, Ragged)
     inner = tuple(size or 0 for size in shape)

@@ -345,3 +345,47 @@ def test_batches_compare_by_content(path, lacking):
     assert one != next(iter(tb.open_records(path).batches(32)))
     assert one != next(iter(tb.open_records(lacking).batches(64)))
     assert one != dict(one)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text", "pairs", "lists", "arrays"])
+def test_columns_that_some_rows_lack_are_written_like_rows(kind, tmp_path):
+    flags = np.arange(500) % 3 != 1
+    columns = {
+        "numbers": np.arange(500),
+        "text": np.array([f"row {i}" for i in range(500)]),
+        "pairs": np.arange(1000, dtype=np.float32).reshape(500, 2),
+        "lists": [np.arange(i % 4) for i in range(500)],
+        "arrays": np.arange(3000, dtype=np.uint8).reshape(500, 2, 3),
+    }
+    column = columns[kind]
+    schema = tb.records.Schema({"id": "int64", "x": _feature(kind)})
+    with tb.RecordWriter(tmp_path / "a.tfrecord", schema=schema) as writer:
+        for i in range(500):
+            writer.write({"id": i} | ({"x": column[i]} if flags[i] else {}))
+    with tb.RecordWriter(tmp_path / "b.tfrecord", schema=schema) as writer:
+        given = [x if there else None for x, there in zip(column, flags, strict=True)] if kind == "lists" else column
+        writer.write_batch({"id": np.arange(500), "x": given}, present={"x": flags})
+    assert (tmp_path / "a.tfrecord").read_bytes() == (tmp_path / "b.tfrecord").read_bytes()
+    with tb.RecordWriter(tmp_path / "c.tfrecord", schema=schema) as writer:
+        for batch in tb.open_records(tmp_path / "a.tfrecord").batches(64):
+            writer.write_batch(batch)
+    assert (tmp_path / "a.tfrecord").read_bytes() == (tmp_path / "c.tfrecord").read_bytes()
+
+
+def _feature(kind):
+    shapes = {"numbers": ("int64", []), "text": ("text", []), "pairs": ("float32", [2]), "lists": ("int64", [None])}
+    dtype, shape = shapes.get(kind, ("uint8", [2, 3]))
+    return Feature(dtype, shape, optional=True)
+
+
+def test_flags_that_do_not_fit_their_columns_are_refused(tmp_path):
+    with tb.RecordWriter(tmp_path / "a.tfrecord") as writer:
+        for present in ({"y": np.ones(3, bool)}, {"x": np.ones(2, bool)}, {"x": [1, 0, 1]}):
+            with pytest.raises(tb.errors.UsageError, match="present"):
+                writer.write_batch({"x": np.arange(3)}, present=present)
+        rows = tb.Ragged(tb.Tensor("int64", (4,), np.arange(4)), (np.array([0, 1, 1, 4]),))
+        schema = {"x": Feature("int64", [2], optional=True)}
+        with tb.RecordWriter(tmp_path / "b.tfrecord", schema=schema) as other, pytest.raises(tb.errors.SchemaError):
+            other.write_batch({"x": rows}, present={"x": np.array([True, False, True])})
+        writer.write_batch({"x": np.arange(3)}, present={"x": np.array([True, False, True])})
+    assert next(iter(tb.open_records(tmp_path / "a.tfrecord").batches(3))).present["x"].tolist() == [True, False, True]

@@ -97,8 +97,11 @@ class CreatedRecords(Created):
             self._writer.write({str(leaf.name): leaf.read() for leaf in item.leaves})
         elif item.masks:
             self._writer.declare(item.columns, item.present)
-            for document in item.documents():
-                self.add(document)
+            try:
+                self._writer.write_batch(item.columns, present=item.present)
+            except (SchemaError, UsageError):  # nothing is written; what rows lack may be all that does not fit
+                for document in item.documents():
+                    self.add(document)
         else:
             self._writer.write_batch(item.columns)
 

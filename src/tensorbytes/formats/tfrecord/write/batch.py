@@ -95,6 +95,13 @@ def column(key: str, feature: Feature, is_list: bool, value: Given) -> BatchColu
         return Steps(steps, _plain(key, replace(feature, optional=False), cells))
 
 
+def present_column(made: BatchColumn, feature: Feature, present: Array) -> BatchColumn:
+    """A column that some rows lack."""
+    if not feature.optional and not present.all():
+        raise RowMisfit(int(np.argmin(present)), Misfit(feature.describe(), "None", missing=True))
+    return PresentColumn(made, present)
+
+
 def fitted(feature: Feature, is_list: bool, value: Arrays) -> tuple[Array | None, Arrays]:
     """(where the steps of each row are, in a feature list; the values of all rows, or of all steps), if they fit.
 
@@ -298,6 +305,20 @@ class Whole:
         if column.steps is not None:
             return column._replace(steps=column.steps[start : stop + 1], present=present)
         return column._replace(offsets=column.offsets[start : stop + 1], present=present)
+
+
+class PresentColumn:
+    """A column that some rows lack: what it holds for them is not written."""
+
+    def __init__(self, made: BatchColumn, present: Array) -> None:
+        self._column, self._present = made, np.ascontiguousarray(present, bool).view(np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        return self._column.nbytes
+
+    def rows(self, start: int, stop: int) -> KernelColumn:
+        return self._column.rows(start, stop)._replace(present=self._present[start:stop])
 
 
 class Numbers:

@@ -8,11 +8,14 @@ came as rows or as columns: keys are sorted, and nothing depends on time or plac
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tensorbytes import _wire
 from tensorbytes.errors import UsageError
@@ -30,6 +33,8 @@ from tensorbytes.formats.tfrecord.write.sidecar import Sidecar, merged
 from tensorbytes.io import publish, storage
 from tensorbytes.io.output import Closable, check_between_calls, closing_on_failure
 from tensorbytes.io.workers import count_threads, map_in_order
+from tensorbytes.rows import fill_missing
+from tensorbytes.tensor import Array, Ragged
 from tensorbytes.typing import Buffer
 
 # Rows are turned into bytes when there are this many of them, or this much.
@@ -41,6 +46,31 @@ _MOST_CHUNKS = 8
 _ENTRY_BYTES = 12
 
 Adders = list[tuple[str, Callable[[Any], int]]]
+
+
+def _flags(present: Mapping[str, Any], values: Mapping[str, Given], count: int) -> dict[str, Array]:
+    """Which rows have a column, of those that some rows lack."""
+    found = {}
+    for name, flags in present.items():
+        array = np.asarray(flags)
+        if name not in values or array.dtype != bool or array.shape != (count,):
+            raise UsageError(f"present[{name!r}]", expected=f"a column's name, and {count} bools", got=describe(flags))
+        if not isinstance(values[name], list):  # which has None
+            found[name] = array
+    return found
+
+
+def _is_dense(value: Given, present: Array, shape: tuple[int | None, ...]) -> bool:
+    """Whether rows are ragged only because some are missing, which is how batches have optional features."""
+    if not isinstance(value, Ragged) or None in shape or len(value.splits) > 1:
+        return False
+    inner = value.values.shape[1:]
+    each = math.prod(size or 0 for size in shape) if value.shapes is not None else (shape[0] or 0) if shape else 1
+    if value.shapes is None and inner != shape[1:]:
+        return False
+    if value.shapes is not None and (inner or (value.shapes[present] != np.array(shape, np.int64)).any()):
+        return False
+    return np.array_equal(np.diff(value.splits[0]), np.where(present, each, 0))
 
 
 class RecordWriter(Closable):
@@ -290,8 +320,11 @@ class RecordWriter(Closable):
 
     # ---- columns ------------------------------------------------------------
 
-    def write_batch(self, columns: Mapping[str, Any]) -> None:
+    def write_batch(self, columns: Mapping[str, Any], *, present: Mapping[str, Array] | None = None) -> None:
         """Add many records at once: a dict of columns, one item of each for each record.
+
+        `present` tells which records have a column, where some lack it: True for those that do. A `Batch` tells it
+        itself.
 
         A column is an array of any framework with the records along its first axis, a
         Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
@@ -303,6 +336,9 @@ class RecordWriter(Closable):
             if not isinstance(columns, Mapping):
                 raise UsageError(f"a batch must be a dict of columns, got {describe(columns)}")
             self._drain()
+            if present is None:
+                told = getattr(columns, "present", {})
+                present = {name: flags for name, flags in told.items() if name in columns}
             with self._trying():
                 values: dict[str, Given] = {}
                 for name, x in columns.items():
@@ -312,11 +348,12 @@ class RecordWriter(Closable):
                 count = batch.count_rows(values)
                 if not count:
                     return
-                while (fitted := self._fit(values)) is None:
+                flags = _flags(present, values, count)
+                while (fitted := self._fit(values, flags)) is None:
                     pass
             self._write_columns(fitted, count)
 
-    def _fit(self, values: Mapping[str, Given]) -> list[tuple[bool, BatchColumn]] | None:
+    def _fit(self, values: Mapping[str, Given], present: Mapping[str, Array]) -> list[tuple[bool, BatchColumn]] | None:
         """Check a batch; None if the schema had to be widened first."""
         schema = self._growth.fitted(self._schema, values, guess.of_batch)
         self._use(schema)
@@ -326,7 +363,12 @@ class RecordWriter(Closable):
                 continue
             try:
                 with faults_of(name):
-                    fitted.append((is_list, batch.column(key, feature, is_list, values[name])))
+                    value, flags = values[name], present.get(name)
+                    if flags is not None and not is_list and _is_dense(value, flags, feature.shape):
+                        assert isinstance(value, Ragged)
+                        value = fill_missing(value, flags, feature.shape)
+                    column = batch.column(key, feature, is_list, value)
+                    fitted.append((is_list, column if flags is None else batch.present_column(column, feature, flags)))
             except Misfit as error:
                 self._use(self._growth.widened(schema, name, error))
                 return None
