@@ -16,7 +16,7 @@ import tensorbytes as tb
 from tensorbytes import rows
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
-from tensorbytes.formats._arrow import batches, decimals, nested, thrift, words
+from tensorbytes.formats._arrow import batches, composing, decimals, nested, shredding, thrift, words
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
 
@@ -143,17 +143,17 @@ def test_nested_types_come_apart_and_together(data):
     array = pa.array(data.draw(st.lists(values(kind), max_size=5)), kind)
     start = data.draw(st.integers(0, len(array)))
     array = array.slice(start, data.draw(st.integers(0, len(array) - start)))
-    found = nested.shred(array, Budget(LIMITS), "col")
+    found = shredding.shred(array, Budget(LIMITS), "col")
     assert [flat.keys for flat in nested.flat_columns(kind)] == list(found.columns)
     for place, mask in found.masks.items():
         below = [value for keys, value in found.columns.items() if keys[: len(place[0])] == place[0]]
         assert {nested.elements_at(value, place[1]) for value in below} == {len(mask)}
         assert not mask.all()
     for flat in nested.flat_columns(kind):
-        alone = nested.shred(array, Budget(LIMITS), "col", flat.keys)
+        alone = shredding.shred(array, Budget(LIMITS), "col", flat.keys)
         assert list(alone.columns) == [flat.keys]
         assert tb.equal(alone.columns[flat.keys], found.columns[flat.keys])
-    back = nested.compose(kind, nested.Columns(found.columns, found.masks, len(array)))
+    back = composing.compose(kind, composing.Columns(found.columns, found.masks, len(array)))
     back.validate(full=True)
     assert back.type == kind
     assert back.to_pylist() == array.to_pylist()
@@ -502,7 +502,7 @@ def test_values_below_a_missing_parent_keep_their_type(name, steps, tmp_path):
 def test_text_that_is_no_number_is_not_made_one():
     strings = tb.Strings((2,), np.array([0, 1, 1]), b"1", "utf-8")
     with pytest.raises(tb.errors.LossError, match="text that is not decimal"):
-        nested.compose(pa.decimal128(3, 1), nested.Columns({(): strings}, {}, 2))
+        composing.compose(pa.decimal128(3, 1), composing.Columns({(): strings}, {}, 2))
 
 
 # ---- dictionaries ---------------------------------------------------------------------
@@ -549,7 +549,7 @@ def test_words_may_be_lists_and_structs(array, tmp_path):
 def test_ordered_dictionaries_keep_their_words_and_their_order(name, steps, tmp_path):
     assert same_after(ORDERED[name], tmp_path, *steps)
     found = read(tmp_path / steps[-1])["col"].chunk(0)
-    (order,) = dict(nested.ordered_words(found)).values()
+    (order,) = dict(shredding.ordered_words(found)).values()
     assert order.to_pylist() == ["low", "mid", "high"]
 
 

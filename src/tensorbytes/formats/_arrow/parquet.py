@@ -11,7 +11,8 @@ from typing import Any
 from tensorbytes.errors import USE_TB, CorruptError, LossError, TensorbytesError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
-from tensorbytes.formats._arrow.nested import by_leaf, has_twins, is_text
+from tensorbytes.formats._arrow.nested import has_twins, is_text
+from tensorbytes.formats._arrow.shredding import by_leaf
 from tensorbytes.formats._arrow.table import StoredTable, refusing
 from tensorbytes.formats._arrow.words import has_dictionary
 from tensorbytes.formats._arrow.write import arrow

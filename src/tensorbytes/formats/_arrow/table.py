@@ -38,28 +38,24 @@ from tensorbytes.errors import (
     UsageError,
 )
 from tensorbytes.formats import Option, _json, known_options
+from tensorbytes.formats._arrow.composing import Columns, compose, with_nulls
 from tensorbytes.formats._arrow.nested import (
     STRINGS,
-    Columns,
     FlatColumn,
     Keys,
-    Shredded,
     any_null,
     collapsed,
-    compose,
     content_type,
     elements_at,
     flat_columns,
-    ordered_words,
     plain_type,
     pruned,
-    shred,
     tensor_cells,
     unique_names,
-    with_nulls,
 )
 from tensorbytes.formats._arrow.read import ColumnValue, fit_note, items_of, joined, stored_order, validate, value
 from tensorbytes.formats._arrow.schemas import schema_of, schema_origin
+from tensorbytes.formats._arrow.shredding import Shredded, ordered_words, shred
 from tensorbytes.formats._arrow.types import Form, form, is_plain
 from tensorbytes.formats._arrow.words import MOST_BYTES as MOST_WORDS
 from tensorbytes.formats._arrow.words import Words, WordsError, has_dictionary, words_of
