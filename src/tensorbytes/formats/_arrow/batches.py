@@ -38,8 +38,8 @@ from tensorbytes.typing import bytes_view
 
 # Rows that come one by one are written this many at a time.
 _GATHERED_ROWS = 1024
-# Of rows that take few bytes of the file, this many bytes are read at a time, but no more than this many rows: each
-# column of a batch takes some steps, however short it is.
+# Of rows that take few bytes, this many bytes are read at a time, but no more than this many rows: each column of a
+# batch takes some steps, however short it is.
 _BATCH_BYTES = 4 << 20
 _MOST_BATCH_ROWS = 1 << 16
 
@@ -262,14 +262,17 @@ class OpenedTable(Opened):
 
     def listed(self, everything: bool = False) -> Iterator[Listing]:
         with naming(self.path):
-            budget = Budget(self.limits)
-            opened = _opened(self.data, budget)
+            budget, opened = Budget(self.limits), self._stored
             found = arrow_table.document(opened, budget, True, unread.skips(self.options), masks=False)
             yield Listing(found, arrow_table.missing(opened, budget, everything))
 
     @made_once
     def batch_rows(self) -> int:
-        each = max(self.size // max(self.count(), 1), 1)
+        with naming(self.path):
+            opened = self._stored
+            readers = arrow_table.open_table(opened, Budget(self.limits)).columns
+            claim = sum(reader.claim(0, len(opened.lengths)) for reader, _ in readers)
+        each = max(max(self.size, claim) // max(self.count(), 1), 1)
         return min(max(_BATCH_BYTES // each, BATCH_ROWS), _MOST_BATCH_ROWS)
 
     def as_document(self) -> Document | None:
