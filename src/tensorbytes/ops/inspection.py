@@ -21,7 +21,7 @@ from tensorbytes.notebook import Displayed
 from tensorbytes.ops.plain import spell_non_finite
 from tensorbytes.ops.plural import many
 from tensorbytes.reader import Entry
-from tensorbytes.rows import LEVELS, MASKS, Missing
+from tensorbytes.rows import LEVELS, MASKS, SCHEMA, Missing
 from tensorbytes.tree import Leaf, restore
 
 # A stream may hold millions of tensors: the first ones show what it is like.
@@ -30,7 +30,7 @@ _MOST_SHOWN = 60
 _MOST_VALUE_BYTES = 128
 _SPELLED = ("complex", "bytes", "numpy")  # Python values that JSON lacks are given as text
 # Of the origin of a whole, what is told in another way or only to machines.
-_UNTOLD = frozenset({"arrow.schema", MASKS, LEVELS})
+_UNTOLD = frozenset({SCHEMA, MASKS, LEVELS})
 # What is in event files, and what that consists of.
 _EVENT_UNITS = ("event", "tag")
 

@@ -26,7 +26,7 @@ from tensorbytes.io.paths import base_path, shard_path
 from tensorbytes.io.storage import Target
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.streams.encoders import Encoder, open_encoder
-from tensorbytes.rows import MASKS, Table, told_places
+from tensorbytes.rows import MASKS, SCHEMA, TYPES, Table, told_places
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value
 from tensorbytes.tree import Document
 
@@ -66,7 +66,7 @@ class CreatedRecords(Created):
         stands in the schema of Arrow's, if that is known."""
         known = told_places(self._origin.get(MASKS, "{}"))
         table = table.with_whole_masks(known.values()).with_mask_columns(rows_as_well=False)
-        if table.origin.keys() & {"arrow.schema", "arrow.types"}:
+        if table.origin.keys() & {SCHEMA, TYPES}:
             table = table.with_level_columns()
             table = table._replace(columns={name: _without_unit(value) for name, value in table.columns.items()})
         elif MASKS not in table.origin:

@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tensorbytes.errors import Hint, SchemaError
-from tensorbytes.rows import LEVELS, MASKS, told_places
+from tensorbytes.rows import LEVELS, MASKS, SCHEMA, TYPES, told_places
 from tensorbytes.tensor import InvalidValueError
 
-_ARROW = ("arrow.schema", "arrow.types")
+_ARROW = (SCHEMA, TYPES)
 _APART = Hint(purpose="read them apart, or convert one of them to the types of the other")
 
 
