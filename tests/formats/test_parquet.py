@@ -12,6 +12,7 @@ from tensorbytes import errors
 from tensorbytes.formats._arrow import parquet as arrow_parquet
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.tensor import Ragged, Tensor
+from tests.support import ROOT
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -326,3 +327,11 @@ def test_numbers_of_the_footer_are_numbers(kind):
     """pyarrow passes over a field of another kind; its value must not be taken."""
     with pytest.raises(tb.errors.CorruptError, match="field 3 of another kind"):
         arrow_thrift._Reader(memoryview(bytes([3 << 4 | kind, 5, 0])), 0).struct({3: int})
+
+
+def test_damaged_statistics_end_no_process():
+    """pyarrow aborts over statistics of another type than their column's; what is null is read without it."""
+    raw = bytearray((ROOT / "tests/corpus/sweep/parquet/ints-snappy.parquet").read_bytes())
+    raw[108] ^= 2  # in the schema: booleans
+    with pytest.raises(tb.errors.CorruptError), tb.open(io.BytesIO(bytes(raw))) as file:
+        file["i"].load()

@@ -18,6 +18,7 @@ import tensorbytes as tb
 from tests.support.golden import OBJECTS, STORED, write
 from tests.support.sweeps.golden import (
     BLOCKS,
+    DEFLATER,
     FOREIGN,
     FULL_ONLY,
     INFLATER,
@@ -141,7 +142,7 @@ def torchfile() -> Iterator[Golden]:
 
 
 def arrow() -> Iterator[Golden]:
-    yield from saved("arrow", "arrow", *TENSORS, "sliced", small=480)
+    yield from saved("arrow", "arrow", *TENSORS, "sliced", small=480, working=DEFLATER)
     yield one("few of ours", tb.dumps(FEW, "arrow"), *TENSORS, format="arrow", small=0)
     yield one("rich", tb.dumps(RICH, "arrow"), *TENSORS, format="arrow", small=0)
 
@@ -152,7 +153,7 @@ def arrowtensor() -> Iterator[Golden]:
 
 
 def parquet() -> Iterator[Golden]:
-    for golden in saved("parquet", "parquet", *TENSORS, small=300):
+    for golden in saved("parquet", "parquet", *TENSORS, small=300, working=DEFLATER):
         yield Golden(**vars(golden) | {"small": golden.name in ("words-plain.parquet", "ints-snappy.parquet")})
     yield one("few of ours", tb.dumps(FEW, "parquet"), *TENSORS, format="parquet", small=0)
 

@@ -13,6 +13,8 @@ FOREIGN = CORPUS / "sweep"
 VALID = CORPUS / "valid"
 # The state of zlib or isal: a window of 32 KiB, tables, a buffer for the output.
 INFLATER = 96 << 10
+# The same for what deflates the schema of a table, which its origin tells.
+DEFLATER = 288 << 10
 # Two blocks of 2 MiB, and what is beside them.
 BLOCKS = (4 << 20) + (96 << 10)
 # A file is read through in pieces of this size.

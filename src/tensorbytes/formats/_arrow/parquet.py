@@ -171,15 +171,10 @@ class Parquet(StoredTable):
         return None if count is None else count > 0
 
     def count_nulls(self, number: int) -> int | None:
-        """The same; of nested columns, empty lists count as well."""
+        """The same; of nested columns, empty lists count as well. pyarrow is not asked: damaged statistics abort it."""
         if number not in self._null_counts:
-            found = [
-                self._file.metadata.row_group(group).column(leaf).statistics
-                for group in range(len(self.lengths))
-                for leaf in self._leaves[number]
-            ]
-            known = all(one is not None and one.has_null_count for one in found)
-            self._null_counts[number] = sum(one.null_count for one in found) if known else None
+            counts = [chunk.nulls for group in self._groups for chunk in self._chunks(group, number)]
+            self._null_counts[number] = None if -1 in counts else sum(counts)
         return self._null_counts[number]
 
     def claim(self, number: int, first: int, last: int) -> int:

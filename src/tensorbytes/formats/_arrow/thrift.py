@@ -38,6 +38,7 @@ class Chunk(NamedTuple):
     start: int
     end: int
     codec: int = 0
+    nulls: int = -1  # as its statistics count them; -1 if they don't
 
 
 class Group(NamedTuple):
@@ -85,7 +86,8 @@ def _chunk(chunk: dict[int, Any], end: int) -> Chunk:
         first = about[11]
     if size < 0 or stored < 0 or first < 0 or first + stored > end:
         raise CorruptError(f"a column of {stored} bytes at {first}, {size} when decompressed", at=end)
-    return Chunk(about.get(1, -1), size, first, first + stored, about.get(4, 0))
+    nulls = max(about.get(12, {}).get(3, -1), -1)
+    return Chunk(about.get(1, -1), size, first, first + stored, about.get(4, 0), nulls)
 
 
 class Pages(NamedTuple):
@@ -125,7 +127,7 @@ def pages(data: memoryview, chunk: Chunk) -> Pages:
 
 # What is wanted of each struct: field -> int, bytes, the fields of a struct, or [them] for a list of structs.
 _Wanted: TypeAlias = dict[int, Any]
-_COLUMN: _Wanted = {1: int, 4: int, 6: int, 7: int, 9: int, 11: int}
+_COLUMN: _Wanted = {1: int, 4: int, 6: int, 7: int, 9: int, 11: int, 12: {3: int}}
 _FILE: _Wanted = {3: int, 4: [{1: [{1: bytes, 3: _COLUMN}], 3: int}]}
 _PAGE: _Wanted = {2: int, 3: int, 5: {1: int, 2: int}, 7: {1: int}, 8: {1: int, 4: int}}
 
