@@ -302,11 +302,9 @@ def table_of(document: Document) -> Table:
     columns: dict[str, Value] = {}
     masks: dict[tuple[str, int], Array] = {}
     paths: dict[str, Path] = {}
-    names: dict[Path, str] = {}  # of which {"a/b": x} and {"a": {"b": y}} have two
-    for leaf in document.leaves:
-        path = leaf.path[:-1] if leaf.path[-1][0] == "mask" else leaf.path
-        if path not in names:
-            names[path] = unique(str(path_name(path)), names.values())
+    every = [leaf.path[:-1] if leaf.path[-1][0] == "mask" else leaf.path for leaf in document.leaves]
+    names = _names_of(every)
+    for leaf, path in zip(document.leaves, every, strict=True):
         name = names[path]
         if len(path) > 1:
             paths[name] = path
@@ -329,13 +327,12 @@ def noted_table(document: Document, takes: Callable[[str], bool] | None = None) 
     if not document.origin.keys() & {SCHEMA, TYPES, MASKS}:
         return None
     lengths: set[int | None] = set()
-    names: dict[Path, str] = {}
     for leaf in document.leaves:
         if leaf.kind or not leaf.path or any(kind != "key" for kind, _ in leaf.path):
             return None
         kind, _, shape, _ = leaf.header
         lengths.add(shape[0] if shape and kind != "sparse" else None)
-        names[leaf.path] = unique(str(path_name(leaf.path)), names.values())
+    names = _names_of([leaf.path for leaf in document.leaves])
     if len(lengths) != 1 or None in lengths or len(names) < len(document.leaves):
         return None
     wanted = set(names.values()) if takes is None else taken_columns(names.values(), owners(document.origin), takes)
@@ -343,6 +340,17 @@ def noted_table(document: Document, takes: Callable[[str], bool] | None = None) 
     columns = {name: leaf.read() for name, leaf in read.items()}
     paths = {name: leaf.path for name, leaf in read.items() if len(leaf.path) > 1}
     return Table(columns, lengths.pop() or 0, origin=document.origin, paths=paths).with_levels().with_masks()
+
+
+def _names_of(paths: Iterable[Path]) -> dict[Path, str]:
+    """A name for each path: {"a/b": x} and {"a": {"b": y}} have two."""
+    names: dict[Path, str] = {}
+    taken: set[str] = set()
+    for path in paths:
+        if path not in names:
+            names[path] = unique(str(path_name(path)), taken)
+            taken.add(names[path])
+    return names
 
 
 def taken_columns(names: Collection[str], told: Mapping[str, str], takes: Callable[[str], bool]) -> set[str]:

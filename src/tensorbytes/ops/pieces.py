@@ -39,15 +39,6 @@ class Piece(NamedTuple):
     cells: int = 0  # of a sparse tensor, were it dense
 
 
-def unique_name(name: str, taken: Collection[str]) -> str:
-    """The name, numbered if it is taken."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}~{number}"
-    return free
-
-
 # Everything to see, or of it what goes by some names; may be asked for twice.
 Pieces: TypeAlias = Callable[[Collection[str] | None], Iterator[Piece]]
 
@@ -100,7 +91,7 @@ def _document_pieces(
     for leaf in document.leaves:
         if leaf.kind in _NO_TENSORS or not selection.takes(leaf.name):
             continue
-        name = unique_name(leaf.name or "", seen)  # {"a": {"b": x}, "a/b": y}
+        name = rows.unique(leaf.name or "", seen)  # {"a": {"b": x}, "a/b": y}
         seen.add(name)
         if only is None or name in only:
             if only is None and leaf.check is not None:

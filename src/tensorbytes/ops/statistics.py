@@ -13,9 +13,10 @@ from tensorbytes.errors import LIMITS, Limits, UsageError
 from tensorbytes.io.storage import naming
 from tensorbytes.notebook import Displayed
 from tensorbytes.ops.inspection import printable
-from tensorbytes.ops.pieces import Piece, pieces_of, unique_name
+from tensorbytes.ops.pieces import Piece, pieces_of
 from tensorbytes.ops.selection import Selection
 from tensorbytes.ops.tallies import Lengths, Numbers, Texts
+from tensorbytes.rows import unique
 from tensorbytes.tensor import Strings, Tensor
 
 _MOST_BINS = 100_000
@@ -177,8 +178,8 @@ def stats(
                 seen(piece)
     result = StatisticsByName()
     for (name, _), tally in found.items():
-        unique = unique_name(name, result)  # one name with several dtypes, in a stream
-        result[unique] = tally.finish(unique)
+        free = unique(name, result)  # one name with several dtypes, in a stream
+        result[free] = tally.finish(free)
     return result
 
 

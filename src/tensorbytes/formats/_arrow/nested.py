@@ -35,6 +35,7 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.errors import LossError, UnsupportedError
 from tensorbytes.formats._arrow.write import arrow, time_type
+from tensorbytes.rows import unique
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 from tensorbytes.typing import bytes_view
 
@@ -127,12 +128,8 @@ def unique_names(names: list[str]) -> list[str]:
     taken: set[str] = set()
     found = []
     for name in names:
-        free, number = name, 1
-        while free in taken:
-            number += 1
-            free = f"{name}~{number}"
-        taken.add(free)
-        found.append(free)
+        found.append(unique(name, taken))
+        taken.add(found[-1])
     return found
 
 
