@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo       install into $(VENV), run tb demo, look at its output"
 	@echo "make test       install what the tests need, run them: what to do before each commit"
-	@echo "make test-deep  all tests, with both kernels: sweeps, crashes, long properties; SLICE=2/12 runs a twelfth"
+	@echo "make test-deep  all tests, many again with the reference kernel: sweeps, crashes, long properties; SLICE=2/12 runs a part"
 	@echo "make coverage   the lines that make test runs; with DEEP='-m \"\"' those that make test-deep runs"
 	@echo "make check      lint and types"
 	@echo "make fuzz       SECONDS=$(SECONDS) of fuzzing: the kernel, every parser, our verdicts beside other libraries'"
@@ -75,12 +75,12 @@ demo: $(VENV)/package
 
 test: $(VENV)/dev
 	TENSORBYTES_KERNEL=compiled $(PYTEST) -p no:randomly
-	TENSORBYTES_KERNEL=reference $(PYTEST) -p no:randomly --kernel-users
+	TENSORBYTES_KERNEL=reference $(PYTEST) -p no:randomly --kernel-users 5
 
 test-deep: $(VENV)/dev # both halves, also where the first one fails
 	failed=0; \
 	TENSORBYTES_KERNEL=compiled $(PYTEST) -m "" --hypothesis-profile deep $(SLICE:%=--slice %) || failed=1; \
-	TENSORBYTES_KERNEL=reference $(PYTEST) -m "" $(SLICE:%=--slice %) || failed=1; \
+	TENSORBYTES_KERNEL=reference $(PYTEST) -m "" --kernel-users 50 $(SLICE:%=--slice %) || failed=1; \
 	exit $$failed
 
 coverage: $(VENV)/dev

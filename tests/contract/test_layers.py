@@ -1,6 +1,7 @@
 """Structure is tested, not remembered: imports point one way, tables list every module."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -122,14 +123,19 @@ def test_the_folders_of_tfrecord_too():
 
 
 def importers(library):
-    """The files that import a library, wherever in them."""
-    found = []
+    """The files that import a library."""
+    return [path for path, libraries in imported_libraries().items() if library in libraries]
+
+
+@functools.cache
+def imported_libraries():
+    """The libraries that each file imports, wherever in it."""
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
-        if library in {name.partition(".")[0] for name in names}:
-            found.append(path.relative_to(PACKAGE).as_posix())
+        found[path.relative_to(PACKAGE).as_posix()] = {name.partition(".")[0] for name in names}
     return found
 
 

@@ -56,9 +56,9 @@ def test_that_does_not(n):
 @pytest.mark.deep
 def test_users_of_the_kernel_are_found_and_some_of_the_others(tmp_path):
     pytest.importorskip("tensorbytes._wire._kernel")
-    assert len(run(tmp_path, USERS, "--kernel-users", kernel="reference")[1]) == 41  # nothing was noted yet
+    assert len(run(tmp_path, USERS, "--kernel-users", "5", kernel="reference")[1]) == 41  # nothing was noted yet
     assert len(run(tmp_path, USERS)[1]) == 41
-    code, again, _ = run(tmp_path, USERS, "--kernel-users", kernel="reference")
+    code, again, _ = run(tmp_path, USERS, "--kernel-users", "5", kernel="reference")
     assert code == 0
     assert "test_that_calls_the_kernel" in again
     assert len(again) < 10

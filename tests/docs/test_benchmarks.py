@@ -9,6 +9,7 @@ import pytest
 from benchmarks.lines import count_folders
 from benchmarks.states import run_in
 from tests.support import ROOT
+from tests.support.tiers import deep_but
 
 
 def quick_run(folder, *rows):
@@ -149,7 +150,9 @@ def test_a_plain_array_takes_the_short_way(name):
     assert [found[verb] for verb in ("sniff", "decode", "encode", "check")] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["load", "load-large", "convert", "convert-deflated", "records"])
+@pytest.mark.parametrize(
+    "name", deep_but(["load", "convert"], ["load", "load-large", "convert", "convert-deflated", "records"])
+)
 def test_a_file_is_opened_once(name):
     found = walk(name)
     assert found["reads"] == 1, found["opened"]

@@ -29,6 +29,7 @@ from tests.support.arrow_cases import (  # noqa: E402
     rows_of,
     whole,
 )
+from tests.support.tiers import deep_but  # noqa: E402
 
 WAYS = {
     "file": {},
@@ -435,10 +436,11 @@ def attempt(raw, format="arrow"):
         pass
 
 
+@pytest.mark.parametrize("every", deep_but([9], [2, 9]))
 @pytest.mark.parametrize("way", ["file", "stream", "lz4"])
-def test_bits_that_flip(way):
+def test_bits_that_flip(way, every):
     raw = bytearray(small(**WAYS[way]))
-    for at in range(0, len(raw), 2):
+    for at in range(0, len(raw), every):
         raw[at] ^= 1 << at % 8
         attempt(bytes(raw))
         with contextlib.suppress(errors.TensorbytesError):

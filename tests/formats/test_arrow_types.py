@@ -19,6 +19,7 @@ from tensorbytes.errors import LIMITS
 from tensorbytes.formats._arrow import batches, composing, decimals, nested, shredding, thrift, words
 from tests.support import REAL_FILES
 from tests.support.arrow_types import ARRAYS, VARIANTS, WAYS, plain, read, travel, write
+from tests.support.tiers import deep_but
 
 TABLES = sorted((REAL_FILES / "tables").glob("*"))
 
@@ -273,9 +274,12 @@ def through_records(table, folder, target="x.tfrecord", **options):
 
 @pytest.mark.parametrize(
     ("target", "options"),
-    [("x.tfrecord", {}), ("x.tfrecord@2", {}), ("x.tfrecord.gz", {}), ("x.tfrecord", {"compression": "snappy"})],
+    deep_but(
+        [("x.tfrecord@2", {})],
+        [("x.tfrecord", {}), ("x.tfrecord@2", {}), ("x.tfrecord.gz", {}), ("x.tfrecord", {"compression": "snappy"})],
+    ),
 )
-@pytest.mark.parametrize("where", [[1], [MANY - 2], [1, MANY - 2]])
+@pytest.mark.parametrize("where", deep_but([[MANY - 2]], [[1], [MANY - 2], [1, MANY - 2]]))
 @pytest.mark.usefixtures("small_batches")
 def test_records_keep_what_is_missing_in_some_batches_alone(where, target, options, tmp_path):
     gone = [number in where for number in range(MANY)]

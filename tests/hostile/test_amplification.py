@@ -43,7 +43,7 @@ FOUND = {
 @pytest.mark.parametrize(
     ("case", "limits"),
     deep_but(
-        [(case, "1 MiB") for case in FOUND if case < "166"], [(case, limits) for case in FOUND for limits in LIMITS]
+        [(case, "1 MiB") for case in FOUND if case < "162"], [(case, limits) for case in FOUND for limits in LIMITS]
     ),
 )
 def test_a_small_input_takes_a_bounded_amount_of_memory(case, limits):
@@ -51,7 +51,7 @@ def test_a_small_input_takes_a_bounded_amount_of_memory(case, limits):
     assert found["kept"], found
 
 
-@pytest.mark.parametrize("structure", ["claimed_record", *deep_but([], ["claims_in_claims", "lost_header"])])
+@pytest.mark.parametrize("structure", deep_but(["lost_header"], ["claimed_record", "claims_in_claims", "lost_header"]))
 def test_193_the_claim_of_a_compressed_record_takes_the_limit_once(structure):
     """What arrives of it is held, up to the limit, and never moved as a whole."""
     found = run("verify", structure, 5 << 20, 1 << 28)

@@ -13,6 +13,7 @@ from tensorbytes.budget import FREE_GROWTH, FREE_OBJECT_BYTES, Budget
 from tensorbytes.cli import main
 from tensorbytes.errors import LimitError, Limits, LossError, SchemaError
 from tensorbytes.formats.tfrecord.read import reader
+from tests.support.tiers import deep_but
 from tests.support.wire_bytes import field, framed, number, tensor
 
 SMALL = Limits(max_bytes=1 << 20)
@@ -285,7 +286,7 @@ def _claiming_records(path, records, claimed):
     return {"a": {"dtype": "float32", "shape": [claimed], "encoding": "tensorproto"}}
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("threads", deep_but([2], [1, 2, 4]))
 def test_blocks_that_take_much_memory_take_it_one_after_the_other(tmp_path, monkeypatch, threads):
     schema = _claiming_records(tmp_path / "x.tfrecord", 40, 1 << 20)
     given, alone = [], []

@@ -389,14 +389,15 @@ def members(data):
     return {info.filename.partition("/")[2]: file.read(info) for info in file.infolist()}
 
 
+@pytest.mark.parametrize("every", deep_but([4], [1, 4]))
 @pytest.mark.parametrize("case", SMALL)
-def test_every_flip_of_a_bit_of_the_pickle(case):
+def test_every_flip_of_a_bit_of_the_pickle(case, every):
     """Ours, or a sound reading: what is tested is that nothing else is raised."""
     others = {key: value for key, value in members(SMALL[case]).items() if key != "data.pkl" and key[0] != "."}
     contents = [_zip.Content(f"x/{key}", [value]) for key, value in others.items()]
     good = bytearray(pickled(SMALL[case]))
     outcomes = set()
-    for at in range(len(good)):
+    for at in range(0, len(good), every):
         for bit in range(8) if len(good) < 500 else (at % 8, 7 - at % 8):
             good[at] ^= 1 << bit
             data = b"".join(_zip.archive([_zip.Content("x/data.pkl", [bytes(good)]), *contents], 1, 0x4246))

@@ -103,6 +103,7 @@ def test_the_same_verdict_and_the_same_features(sequence, odd, data):
     event(verdict)
 
 
+@pytest.mark.deep  # the properties above draw some of these
 @pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
 def test_the_same_on_many_more(sequence):
     seen = set()

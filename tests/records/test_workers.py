@@ -133,6 +133,7 @@ say(result)
         assert after == list(range(40, COUNT))
 
 
+@pytest.mark.deep  # what it needs of records, torch's loaders need as well
 def test_grain_takes_records_in_processes(path, tmp_path):
     pytest.importorskip("grain")
     body = """

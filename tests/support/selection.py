@@ -2,11 +2,11 @@
 
 `--slice 2/12` takes the second twelfth of them.
 
-`--kernel-users` takes those that show whether the reference kernel does as the compiled one. A run with the compiled
+`--kernel-users 5` takes those that show whether the reference kernel does as the compiled one. A run with the compiled
 kernel notes for each test which functions of `tensorbytes._wire` it calls, from which function of the package, and
 keeps that in pytest's cache. Then there are taken: all tests of files that import the kernel themselves; of the others
 enough for each of these calls to be made by five tests, the quick ones first; one in twenty of the rest; and tests
-that were not noted yet.
+that were not noted yet. `make test` asks for 5, `make test-deep` for 50.
 """
 
 import functools
@@ -19,7 +19,6 @@ import pytest
 
 from tensorbytes import _wire
 
-ENOUGH = 5  # tests for each place that calls the kernel
 ONE_IN = 20  # of all others
 _CACHE = "tensorbytes/kernel_calls"
 _PROPERTY = "calls of the kernel"
@@ -45,7 +44,9 @@ if _wire.ACCELERATED:
 
 def pytest_addoption(parser):
     parser.addoption("--slice", metavar="K/N", help="run the K-th of N parts of the chosen tests, K from 1 to N")
-    parser.addoption("--kernel-users", action="store_true", help="run tests that stand for all that use the kernel")
+    parser.addoption(
+        "--kernel-users", type=int, metavar="N", help="run N tests for each call of the kernel, and some of the others"
+    )
 
 
 def pytest_configure(config):
@@ -56,8 +57,8 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     part, parts = parse_slice(config.getoption("slice") or "1/1")
     chosen = [item for item in items if _number(item) % parts == part - 1]
-    if config.getoption("kernel_users"):
-        chosen = kernel_users(chosen, config.cache.get(_CACHE, {}))
+    if enough := config.getoption("kernel_users"):
+        chosen = kernel_users(chosen, config.cache.get(_CACHE, {}), enough)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
@@ -70,12 +71,12 @@ def parse_slice(text):
     return int(part), int(parts)
 
 
-def kernel_users(items, noted):
+def kernel_users(items, noted, enough):
     """The tests that are run again with the reference kernel, in their order."""
     seen, taken = Counter(), set()
     for item in sorted(items, key=lambda item: (noted.get(item.nodeid, _UNKNOWN)[0], _number(item))):
         calls = noted.get(item.nodeid, _UNKNOWN)[1]
-        wanted = calls is None or _imports_kernel(item.module) or any(seen[call] < ENOUGH for call in calls)
+        wanted = calls is None or _imports_kernel(item.module) or any(seen[call] < enough for call in calls)
         if wanted or _number(item) % ONE_IN == 0:
             taken.add(item)
             seen.update(calls or ())

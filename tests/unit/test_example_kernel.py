@@ -154,6 +154,7 @@ def test_reading_agrees(made, sequence):
     check_records([grammar.record(sequence) for grammar in made], sequence)
 
 
+@pytest.mark.deep  # the property above draws some of these
 @pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
 def test_reading_agrees_on_many_more(sequence):
     for seed in range(100):

@@ -264,7 +264,7 @@ def test_a_fork_reads_what_was_open_before(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork of POSIX")
-@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("compression", deep_but(["none"], ["none", "gzip"]))
 def test_a_fork_and_its_parent_read_at_once_without_moving_each_other(tmp_path, compression):
     """The place of an open file is one for a process and all it forks off."""
     with tb.RecordWriter(tmp_path / "f.tfrecord", compression=compression) as writer:
