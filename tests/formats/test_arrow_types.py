@@ -75,7 +75,7 @@ def table_of(path):
 @pytest.mark.parametrize(
     ("way", "path"),
     deep_but(
-        [(way, path) for way in WAYS for path in TABLES if path.stat().st_size < 1 << 16],
+        [(way, path) for way in WAYS for path in TABLES if way != "TFRecord" or path.stat().st_size < 1 << 16],
         [*itertools.product(WAYS, TABLES)],
     ),
     ids=lambda given: getattr(given, "name", given),
