@@ -6,6 +6,7 @@ each time under its profile `ci`, and many new ones under `deep`. support/select
 
 import gc
 import os
+import shutil
 
 import hypothesis
 import pytest
@@ -14,6 +15,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # only says on import that it is on
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ["JAX_PLATFORMS"] = "cpu"
+
+# Files of tests go to memory, where there is plenty: they are many, small, and synced.
+MEMORY = "/dev/shm"
+if os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > 8 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 pytest_plugins = ["tests.support.selection", "tests.support.processes"]
 
