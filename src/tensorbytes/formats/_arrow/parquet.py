@@ -163,6 +163,9 @@ class Parquet(StoredTable):
             raise CorruptError(f"a row group of {wrong} columns for a schema of {start}", at=0)
         return found
 
+    def writable(self, buffer: Any) -> memoryview | None:
+        return memoryview(buffer) if buffer.is_mutable else None  # what was decoded is; views of the file are not
+
     def has_nulls(self, number: int) -> bool | None:
         """What the statistics say, if they do."""
         if not _may_be_null(self.schema.field(number)):
