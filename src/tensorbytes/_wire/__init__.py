@@ -99,6 +99,7 @@ bits_unpack = filters.bits_unpack
 missing_zero = columns.missing_zero
 missing_clear = columns.missing_clear
 offsets_rise = columns.offsets_rise
+longest_word = columns.longest_word
 decimal_sizes = columns.decimal_sizes
 decimal_text = columns.decimal_text
 decimal_parse = columns.decimal_parse
@@ -150,6 +151,7 @@ __all__ = [
     "frames",
     "huffman_decode",
     "huffman_encode",
+    "longest_word",
     "mask",
     "missing_clear",
     "missing_zero",

@@ -39,7 +39,7 @@ static ALWAYS_INLINE void put(uint8_t *p, uint64_t value, size_t width)
 
 /* Without branches, so that the compiler turns the loops into vectors; the order of bytes is of no matter here. */
 #define DEFINE(type)                                                                                      \
-    static type found_##type(const uint8_t *data, const uint8_t *present, size_t n)                       \
+    static ALWAYS_INLINE type found_##type(const uint8_t *data, const uint8_t *present, size_t n)         \
     {                                                                                                     \
         type found = 0;                                                                                   \
         for (size_t i = 0; i < n; i++) {                                                                  \
@@ -49,7 +49,7 @@ static ALWAYS_INLINE void put(uint8_t *p, uint64_t value, size_t width)
         }                                                                                                 \
         return found;                                                                                     \
     }                                                                                                     \
-    static void clear_##type(uint8_t *data, const uint8_t *present, size_t n)                             \
+    static ALWAYS_INLINE void clear_##type(uint8_t *data, const uint8_t *present, size_t n)               \
     {                                                                                                     \
         for (size_t i = 0; i < n; i++) {                                                                  \
             type value;                                                                                   \
@@ -64,7 +64,7 @@ DEFINE(uint16_t)
 DEFINE(uint32_t)
 DEFINE(uint64_t)
 
-static int found_any(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
+static ALWAYS_INLINE int found_any(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
 {
     for (size_t i = 0; i < n; i++)
         if (!present[i])
@@ -74,14 +74,14 @@ static int found_any(const uint8_t *data, const uint8_t *present, size_t n, size
     return 0;
 }
 
-static void clear_any(uint8_t *data, const uint8_t *present, size_t n, size_t width)
+static ALWAYS_INLINE void clear_any(uint8_t *data, const uint8_t *present, size_t n, size_t width)
 {
     for (size_t i = 0; i < n; i++)
         if (!present[i])
             memset(data + i * width, 0, width);
 }
 
-static int found(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
+static ALWAYS_INLINE int found(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
 {
     switch (width) {
     case 1: return found_uint8_t(data, present, n) != 0;
@@ -92,7 +92,7 @@ static int found(const uint8_t *data, const uint8_t *present, size_t n, size_t w
     }
 }
 
-static void clear(uint8_t *data, const uint8_t *present, size_t n, size_t width)
+static ALWAYS_INLINE void clear(uint8_t *data, const uint8_t *present, size_t n, size_t width)
 {
     switch (width) {
     case 1: clear_uint8_t(data, present, n); break;
@@ -103,7 +103,7 @@ static void clear(uint8_t *data, const uint8_t *present, size_t n, size_t width)
     }
 }
 
-int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
+static ALWAYS_INLINE int are_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
 {
     for (size_t at = 0; at < n; at += BLOCK)
         if (found(data + at * width, present + at, n - at < BLOCK ? n - at : BLOCK, width))
@@ -111,7 +111,7 @@ int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, 
     return 1;
 }
 
-void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size_t width)
+static ALWAYS_INLINE void clear_all(uint8_t *data, const uint8_t *present, size_t n, size_t width)
 {
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t some = n - at < BLOCK ? n - at : BLOCK;
@@ -120,7 +120,30 @@ void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size
     }
 }
 
-/* ---- offsets ---------------------------------------------------------------- */
+WITH_AVX2 static int are_zero_avx2(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
+{
+    return are_zero(data, present, n, width);
+}
+
+WITH_AVX2 static void clear_all_avx2(uint8_t *data, const uint8_t *present, size_t n, size_t width)
+{
+    clear_all(data, present, n, width);
+}
+
+int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
+{
+    return HAS_AVX2() ? are_zero_avx2(data, present, n, width) : are_zero(data, present, n, width);
+}
+
+void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size_t width)
+{
+    if (HAS_AVX2())
+        clear_all_avx2(data, present, n, width);
+    else
+        clear_all(data, present, n, width);
+}
+
+/* ---- offsets and lengths ---------------------------------------------------- */
 
 static ALWAYS_INLINE int64_t offset(const uint8_t *p, size_t i, size_t width)
 {
@@ -138,6 +161,22 @@ static ALWAYS_INLINE int rise(const uint8_t *offsets, size_t n, size_t width)
 int columns_offsets_rise(const uint8_t *offsets, size_t n, size_t width)
 {
     return width == 4 ? rise(offsets, n, 4) : rise(offsets, n, 8);
+}
+
+size_t columns_longest_word(const uint8_t *data, size_t size, size_t count)
+{
+    size_t longest = 0, at = 0;
+    while (count--) {
+        if (size - at < 4)
+            return SIZE_MAX;
+        const size_t length = (size_t)get(data + at, 4);
+        at += 4;
+        if (length > size - at)
+            return SIZE_MAX;
+        at += length;
+        longest = length > longest ? length : longest;
+    }
+    return longest;
 }
 
 /* ---- decimals --------------------------------------------------------------- */

@@ -17,6 +17,9 @@ void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size
 /* Whether offsets of 4 or 8 bytes rise, or stay, from one to the next. */
 int columns_offsets_rise(const uint8_t *offsets, size_t n, size_t width);
 
+/* The bytes of the longest of `count` words, each after its length in 4 bytes. SIZE_MAX if they run past the end. */
+size_t columns_longest_word(const uint8_t *data, size_t size, size_t count);
+
 /* Decimals: integers of 4, 8, 16 or 32 bytes, of which the last `scale` digits stand after the point. */
 #define COLUMNS_MOST_DECIMAL 1000000000000000000u /* under it: 18 digits */
 #define COLUMNS_MOST_SCALE 6

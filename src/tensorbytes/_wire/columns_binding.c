@@ -110,6 +110,22 @@ static PyObject *py_offsets_rise(PyObject *module, PyObject *const *args, Py_ssi
     return fits ? PyBool_FromLong(rise) : NULL;
 }
 
+static PyObject *py_longest_word(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    struct buffers buffers = {.taken = 0};
+    Py_buffer *data;
+    size_t words, longest;
+    (void)module;
+    if (!binding_arguments("longest_word", count, 2, 2) || !binding_position(args[1], PY_SSIZE_T_MAX, &words)
+        || !(data = take(&buffers, args[0], PyBUF_SIMPLE)))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    longest = columns_longest_word(data->buf, (size_t)data->len, words);
+    Py_END_ALLOW_THREADS
+    release(&buffers);
+    return longest == SIZE_MAX ? PyLong_FromLong(-1) : PyLong_FromSize_t(longest);
+}
+
 /* What the numbers of a column of decimals are. */
 struct kind {
     size_t width, scale;
@@ -212,6 +228,7 @@ PyMethodDef column_methods[] = {
     {"missing_zero", FAST(missing_zero), "missing_zero(data, present, width) -> whether what is missing is zero"},
     {"missing_clear", FAST(missing_clear), "missing_clear(data, present, width): make it so"},
     {"offsets_rise", FAST(offsets_rise), "offsets_rise(offsets, width) -> whether they do"},
+    {"longest_word", FAST(longest_word), "longest_word(data, count) -> its bytes; -1 if the words run past the end"},
     {"decimal_sizes", FAST(decimal_sizes),
      "decimal_sizes(data, present, offsets, width, scale, most) -> whether all are under most"},
     {"decimal_text", FAST(decimal_text), "decimal_text(data, offsets, out, width, scale)"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ _MOST_DIGITS = 18
 _DIGITS = 4  # that are written at a time
 _PIECE = 1 << 16
 _MINUS, _PLUS, _POINT, _ZERO = b"-+.0"
+_LENGTH = struct.Struct("<I")
 _Array = np.ndarray[Any, Any]
 
 
@@ -28,7 +30,8 @@ def missing_zero(data: Buffer, present: Buffer, width: int) -> bool:
 
 def missing_clear(data: Buffer, present: Buffer, width: int) -> None:
     elements, missing = _elements(data, present, width)
-    elements[missing] = 0
+    if missing.any():
+        elements[missing] = 0
 
 
 def _elements(data: Buffer, present: Buffer, width: int) -> tuple[_Array, _Array]:
@@ -37,7 +40,7 @@ def _elements(data: Buffer, present: Buffer, width: int) -> tuple[_Array, _Array
     return raw.reshape(len(flags), width), flags == 0
 
 
-# ---- offsets --------------------------------------------------------------------
+# ---- offsets and lengths ----------------------------------------------------------
 
 
 def offsets_rise(offsets: Buffer, width: int) -> bool:
@@ -50,6 +53,23 @@ def offsets_rise(offsets: Buffer, width: int) -> bool:
     return bool((numbers[1:] >= numbers[:-1]).all())
 
 
+def longest_word(data: Buffer, count: int) -> int:
+    """The bytes of the longest of some words, each after its length in 4 bytes; -1 if they run past the end."""
+    raw = bytes_view(data)
+    if count < 0:
+        raise IndexError(f"{count} words are outside")
+    longest = at = 0
+    try:
+        for _ in range(count):
+            length = _LENGTH.unpack_from(raw, at)[0]
+            if length > longest:  # a call of max() would take as long as the rest
+                longest = length
+            at += 4 + length
+    except struct.error:
+        return -1
+    return longest if at <= len(raw) else -1
+
+
 # ---- decimals -------------------------------------------------------------------
 
 
@@ -60,7 +80,7 @@ def decimal_sizes(data: Buffer, present: Buffer | None, offsets: Buffer, width: 
     there = _flags(present, len(sizes) - 1)
     numbers, fit = _numbers(raw, width)
     digits = np.abs(numbers)
-    fit &= digits < most
+    fit &= (digits < most) & (digits >= 0)  # of the lowest number, abs() is itself
     digits[(digits >= MOST_DECIMAL) | (digits < 0)] = 0
     lengths = np.full(len(numbers), 1, np.int64)
     for count in range(1, _MOST_DIGITS):
@@ -87,7 +107,7 @@ def decimal_text(data: Buffer, offsets: Buffer, out: Buffer, width: int, scale: 
         there = lengths != 0
         least = scale + (scale > 0) + (some < 0) + 1
         _check(bool((bounds >= 0).all() and (bounds <= len(letters)).all()))
-        _check(bool((fit[part] & (np.abs(some) < MOST_DECIMAL) | ~there).all()))
+        _check(bool((fit[part] & (np.abs(some) < MOST_DECIMAL) & (np.abs(some) >= 0) | ~there).all()))
         _check(bool(((lengths >= least) & (lengths <= _MOST_DIGITS + 1 + (scale > 0)) | ~there).all()))
         letters[bounds[0] : bounds[-1]] = _written(some, lengths, scale)
 
@@ -180,7 +200,7 @@ def _parsed(letters: _Array, starts: _Array, ends: _Array, scale: int, most: int
     numbers, digits, after = (np.zeros(len(starts), np.int64) for _ in range(3))
     points = np.zeros(len(starts), bool)
     for place in range(int(lengths.max())):
-        inside = (place < lengths) & ~(signed if place == 0 else False)
+        inside = place < lengths if place else ~signed
         letter = letters[np.minimum(starts + place, len(letters) - 1)]
         point = inside & (letter == _POINT) & (digits > 0) & ~points
         digit = inside & ~point
