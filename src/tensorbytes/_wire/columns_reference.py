@@ -213,7 +213,10 @@ def _parsed(letters: _Array, starts: _Array, ends: _Array, scale: int, most: int
     if ((digits == after) | (points > after) | (after > scale) | (digits - after + scale > _MOST_DIGITS)).any():
         return None
     numbers *= np.power(10, scale - after)
-    return None if (numbers >= most).any() else np.where(below, -numbers, numbers)
+    if (numbers >= most).any():
+        return None
+    numbers[below] *= -1
+    return numbers
 
 
 def _flags(present: Buffer | None, count: int) -> _Array | None:

@@ -184,11 +184,10 @@ class _Job:
         """What the source holds, without what of it is not read, if leaving that out is allowed."""
         if not self.source.may_hold_objects:
             return self.source.documents()
-        rows = self.source.rows  # whose masks may have to be looked for in the data
-        found = [one.document for one in self.source.listed()] if rows else list(self.source.documents())
+        found = list(self.source.documents())
         objects = [leaf for document in found for leaf in document.leaves if leaf.kind == "object"]
         if not objects:
-            return self.source.documents() if rows else iter(found)
+            return iter(found)
         losses = [unread_loss(leaf) for leaf in objects if self.selection.takes(leaf.name)]
         refuse(losses, self.allowed, self.format)
         self.report.losses += losses

@@ -47,9 +47,9 @@ def from_text(text: Strings, there: Array | None, kind: Any) -> Any:
 
 
 def _is_usual(kind: Any) -> bool:
-    return 0 <= kind.scale <= _wire.MOST_SCALE
+    return bool(0 <= kind.scale <= _wire.MOST_SCALE)
 
 
 def _most(kind: Any) -> int:
     """What the digits of its numbers must be under."""
-    return min(10**kind.precision, _wire.MOST_DECIMAL)
+    return min(10 ** int(kind.precision), _wire.MOST_DECIMAL)
