@@ -39,9 +39,9 @@ def dirty(kind, count=4000):
     return pa.Array.from_buffers(kind, count, [bits, pa.py_buffer(data.tobytes())]), there
 
 
-def ipc(table, **options):
+def ipc(table, make=pa.ipc.new_file, **options):
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as file:
+    with make(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as file:
         file.write_table(table)
     return sink.getvalue().to_pybytes()
 
@@ -78,11 +78,11 @@ def test_what_is_missing_is_zero_wherever_it_is_read_from(kind, compression, tmp
     assert RUBBISH * 2 not in (tmp_path / "once.arrow").read_bytes()
 
 
+@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
 @pytest.mark.parametrize("compression", [None, "lz4"])
-def test_the_memory_of_others_is_not_written_to(compression):
-    arrays = {kind: dirty(kind)[0] for kind in KINDS}
-    table = pa.table(arrays)
-    data = bytearray(ipc(table, compression=compression))
+def test_the_memory_of_others_is_not_written_to(compression, make):
+    table = pa.table({kind: dirty(kind)[0] for kind in KINDS})
+    data = bytearray(ipc(table, make, compression=compression))
     before = bytes(data)
     tb.loads(data, to="tensor")
     tb.loads(np.frombuffer(data, np.uint8), to="tensor")

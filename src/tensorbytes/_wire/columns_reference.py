@@ -222,9 +222,9 @@ def _parsed(letters: _Array, starts: _Array, ends: _Array, scale: int, most: int
 def _flags(present: Buffer | None, count: int) -> _Array | None:
     if present is None:
         return None
-    found = np.frombuffer(bytes_view(present), np.uint8)
+    found: _Array = np.frombuffer(bytes_view(present), np.uint8) != 0
     _check(len(found) == count)
-    return found != 0
+    return found
 
 
 def _check_decimals(size: int, offsets: int, width: int, scale: int, most: int) -> None:

@@ -52,4 +52,4 @@ def _is_usual(kind: Any) -> bool:
 
 def _most(kind: Any) -> int:
     """What the digits of its numbers must be under."""
-    return min(10 ** int(kind.precision), _wire.MOST_DECIMAL)
+    return min(int(10**kind.precision), _wire.MOST_DECIMAL)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +21,6 @@ from tensorbytes.rows import SCHEMA, TYPES, split_names
 
 _KEY = b"tensorbytes"
 _MOST_BYTES = 64 << 20
-_MOST_KEPT = 1 << 16
 # Metadata that says nothing of the values: the numbers of Parquet's fields.
 _PASSED_OVER = {b"PARQUET:field_id"}
 
@@ -48,23 +46,13 @@ def schema_of(origin: Mapping[str, str]) -> tuple[Any, Mapping[str, str | None]]
     text = origin.get(SCHEMA, origin.get(TYPES))
     if text is None:
         return None, {}
-    try:
-        text, since = split_names(text)
-    except ValueError:
-        return None, {}  # a file may say anything
-    schema = _told(text) if len(text) < _MOST_KEPT else _told.__wrapped__(text)
-    return schema, {} if schema is None else since
-
-
-@lru_cache(maxsize=4)  # a table is written batch by batch, and each of them tells it
-def _told(text: str) -> Any:
-    """The schema of an entry of the origin; None if it is something else."""
     pa = arrow()
     try:
+        text, since = split_names(text)
         message = engines.open_inflater("zlib").decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
-        return pa.ipc.read_schema(pa.py_buffer(message))
+        return pa.ipc.read_schema(pa.py_buffer(message)), since
     except (pa.ArrowException, binascii.Error, ValueError, OSError, *engines.inflate_errors()):
-        return None
+        return None, {}  # a file may say anything
 
 
 def _says_more(field: Any) -> bool:
