@@ -11,6 +11,8 @@ LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")
 SOURCES = (
     "binding",
     "codec_binding",
+    "columns",
+    "columns_binding",
     "example",
     "example_binding",
     "example_write",
@@ -21,7 +23,7 @@ SOURCES = (
     "salvage",
     "wire",
 )
-HEADERS = ("binding", "wire", "large", "example", "filters", "huffman", "instruction", "planes", "salvage")
+HEADERS = ("binding", "columns", "wire", "large", "example", "filters", "huffman", "instruction", "planes", "salvage")
 
 kernel = Extension(
     "tensorbytes._wire._kernel",

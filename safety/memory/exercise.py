@@ -65,6 +65,7 @@ def direct(kernel: Any, rounds: int) -> int:
     strings = np.frombuffer(kernel.strings_pack(0x42, np.arange(0, 90, 9), bytes(90)), np.uint8)
     example = np.frombuffer(b"\x0a\x20\x0a\x1e\x0a\x01a\x12\x19\x1a\x17\x0a\x15" + bytes(range(1, 22)), np.uint8)
     keys, spans = np.array([0, 1], np.int64), np.empty((1, 2), np.int64)
+    decimals, text = np.arange(0, 60, 6), np.frombuffer(b"-12.34" * 9, np.uint8)
 
     def bent(data: Any) -> Any:
         changed = data.copy()
@@ -84,7 +85,9 @@ def direct(kernel: Any, rounds: int) -> int:
         kernel.example_locate(some, np.array([[0, len(some)]]), b"a", keys, 0, kinds, spans, notes)
         if kinds[0] == 3:
             kernel.example_fill(some, spans, 3, -1, np.empty(8, np.int64))
-    return 8 * rounds
+        kernel.decimal_parse(bent(text), decimals, None, np.empty(144, np.uint8), 16, 2, 10**6)
+        kernel.longest_word(bent(text), 3)
+    return 10 * rounds
 
 
 def changing(kernel: Any, rounds: int) -> int:

@@ -230,7 +230,7 @@ class Strings(Indexed):
         count = math.prod(self.shape)
         _check_splits(self.offsets, count + 1, len(view), "string offsets")
         if self.encoding == "utf-8":
-            _check_utf8(view, self.offsets)
+            check_utf8(view, self.offsets)
         object.__setattr__(self, "data", view)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -344,6 +344,20 @@ class Strings(Indexed):
             stop = min(start + _PORTION, count)
             out[start:stop] = self._items(start, stop)
         return out.reshape(self.shape)
+
+
+def fitting_strings(shape: tuple[int, ...], offsets: Array, data: memoryview, encoding: str) -> Strings:
+    """Strings of parts that are known to fit: offsets that rise from 0 to the end of the data, text that is UTF-8."""
+    made = object.__new__(Strings)
+    put = object.__setattr__
+    put(made, "shape", shape)
+    put(made, "offsets", offsets)
+    put(made, "data", data)
+    put(made, "encoding", encoding)
+    put(made, "name", None)
+    put(made, "meta", {})
+    put(made, "origin", {})
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -730,7 +744,8 @@ def _check_splits(splits: Array, count: int | None, total: int, what: str) -> No
     _require(rising, f"{what} must rise from 0 to {total}, got {splits[0]} to {splits[-1]}")
 
 
-def _check_utf8(data: memoryview, offsets: Array) -> None:
+def check_utf8(data: memoryview, offsets: Array) -> None:
+    """Refuse text that is not UTF-8, as a whole or by itself."""
     at, plain, raw = 0, True, np.frombuffer(data, np.uint8)
     while at < len(data):  # in pieces, so that checking takes no second copy of it all
         end = min(at + _TEXT_PIECE, len(data))

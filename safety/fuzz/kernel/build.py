@@ -11,7 +11,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 KERNEL = ROOT / "src/tensorbytes/_wire"
-SOURCES = ("wire", "example", "example_write", "filters", "huffman", "large", "planes", "salvage")
+SOURCES = ("wire", "columns", "example", "example_write", "filters", "huffman", "large", "planes", "salvage")
 TARGETS = {
     "records": "TFRecord framing, and records found again after damage",
     "checksums": "every way to compute a CRC-32C agrees with the others",
@@ -19,6 +19,7 @@ TARGETS = {
     "examples": "Examples and SequenceExamples to columns",
     "writes": "columns to Examples and back, also while they change",
     "codes": "entropy codes, planes, differences, packed bits",
+    "columns": "what is missing as zeros, offsets, decimals as text and back",
 }
 FLAGS = ("-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=undefined")
 

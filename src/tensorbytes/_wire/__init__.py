@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tensorbytes._wire import reference
+from tensorbytes._wire.columns_reference import MOST_DECIMAL, MOST_SCALE
 from tensorbytes._wire.filters_reference import MOST_BITS
 from tensorbytes._wire.huffman_reference import PLANES_SLACK
 from tensorbytes._wire.huffman_reference import SLACK as HUFFMAN_SLACK
@@ -58,6 +59,11 @@ if TYPE_CHECKING or not ACCELERATED:
 else:
     filters = huffman = kernel
 
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import columns_reference as columns
+else:
+    columns = kernel
+
 crc32c = kernel.crc32c
 scan = kernel.scan
 fields = kernel.fields
@@ -90,6 +96,13 @@ difference = filters.difference
 accumulate = filters.accumulate
 bits_pack = filters.bits_pack
 bits_unpack = filters.bits_unpack
+missing_zero = columns.missing_zero
+missing_clear = columns.missing_clear
+offsets_rise = columns.offsets_rise
+longest_word = columns.longest_word
+decimal_sizes = columns.decimal_sizes
+decimal_text = columns.decimal_text
+decimal_parse = columns.decimal_parse
 
 
 def prefault(memory: Buffer) -> None:
@@ -108,6 +121,8 @@ __all__ = [
     "HUFFMAN_SLACK",
     "LARGE_PAYLOAD",
     "MOST_BITS",
+    "MOST_DECIMAL",
+    "MOST_SCALE",
     "OK",
     "PLANES_SLACK",
     "SMALL",
@@ -116,6 +131,9 @@ __all__ = [
     "bits_unpack",
     "closing",
     "crc32c",
+    "decimal_parse",
+    "decimal_sizes",
+    "decimal_text",
     "difference",
     "example_count",
     "example_fill",
@@ -133,7 +151,11 @@ __all__ = [
     "frames",
     "huffman_decode",
     "huffman_encode",
+    "longest_word",
     "mask",
+    "missing_clear",
+    "missing_zero",
+    "offsets_rise",
     "plain_record",
     "plain_tensor",
     "planes_decode",

@@ -554,7 +554,11 @@ static PyMethodDef methods[] = {
 
 static int add_others(PyObject *module)
 {
-    return PyModule_AddFunctions(module, example_methods) < 0 ? -1 : PyModule_AddFunctions(module, codec_methods);
+    PyMethodDef *others[] = {example_methods, codec_methods, column_methods};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (PyModule_AddFunctions(module, others[i]) < 0)
+            return -1;
+    return 0;
 }
 
 /* Nothing here is kept between calls but tables that are filled once, on import; buffers are pinned for as long as

@@ -23,4 +23,7 @@ extern PyMethodDef example_methods[];
 /* The codecs, in codec_binding.c. */
 extern PyMethodDef codec_methods[];
 
+/* Columns of tables, in columns_binding.c. */
+extern PyMethodDef column_methods[];
+
 #endif

@@ -1,7 +1,7 @@
 /* Instructions beyond the least that a machine has, where the compiler can reach them.
  *
  * CRC-32C: wire_has_instruction tells whether the machine has it as well. BMI2, shifts that wait for nothing:
- * WITH_BMI2 marks a function, HAS_BMI2() asks the machine. */
+ * WITH_BMI2 marks a function, HAS_BMI2() asks the machine. AVX2, wider vectors: the same. */
 #ifndef TENSORBYTES_INSTRUCTION_H
 #define TENSORBYTES_INSTRUCTION_H
 
@@ -13,6 +13,8 @@
 #define CRC_U8(crc, value) _mm_crc32_u8((crc), (value))
 #define WITH_BMI2 __attribute__((target("bmi2")))
 #define HAS_BMI2() __builtin_cpu_supports("bmi2")
+#define WITH_AVX2 __attribute__((target("avx2")))
+#define HAS_AVX2() __builtin_cpu_supports("avx2")
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 #define WIRE_ARM 1
 #include <arm_acle.h>
@@ -24,6 +26,10 @@
 #ifndef WITH_BMI2
 #define WITH_BMI2
 #define HAS_BMI2() 0
+#endif
+#ifndef WITH_AVX2
+#define WITH_AVX2
+#define HAS_AVX2() 0
 #endif
 
 /* Into callers of several kinds, each compiled for what it knows. */

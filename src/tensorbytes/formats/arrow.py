@@ -84,13 +84,16 @@ class Arrow(Format):
         super().write(document, target, allow, given, sync)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        budget = Budget(limits, len(data))
-        arrow("format 'arrow'")
-        yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy), budget, lazy, unread.skips(options))
+        return self._decode(data, limits, lazy, options, own=False)
 
     def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
         arrow("format 'arrow'")
-        return self.decode(arrow_ipc.read_file(file), limits, False, options)
+        return self._decode(arrow_ipc.read_file(file), limits, False, options, own=True)
+
+    def _decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options, own: bool) -> Iterator[Document]:
+        budget = Budget(limits, len(data))
+        arrow("format 'arrow'")
+        yield arrow_table.document(arrow_ipc.Ipc(data, budget, lazy, own), budget, lazy, unread.skips(options))
 
     def open(self, source: Source, limits: Limits, options: Options, claimed: bool = False) -> OpenedTable:
         return OpenedTable(self, source, limits, options)

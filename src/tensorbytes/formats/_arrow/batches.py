@@ -243,6 +243,14 @@ class OpenedTable(Opened):
         return self.data is not None and _has_rows(self._stored, self.limits)
 
     @made_once
+    def may_hold_objects(self) -> bool:
+        """The schema tells: nobody has to look at all leaves, the masks of which may have to be read."""
+        if self.data is None:
+            return super().may_hold_objects
+        with naming(self.path):
+            return bool(arrow_table.open_table(self._stored, Budget(self.limits)).unknown)
+
+    @made_once
     def _stored(self) -> StoredTable:
         return _opened(self.data, Budget(self.limits))
 

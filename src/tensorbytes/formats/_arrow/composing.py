@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import Hint, LossError
+from tensorbytes.formats._arrow import decimals
 from tensorbytes.formats._arrow.nested import (
     INTERVAL,
     ColumnValue,
@@ -206,7 +207,7 @@ def _compose(kind: Any, keys: Keys, level: int, count: int, columns: Columns, de
         return pa.Array.from_buffers(kind, count, [valid, offsets_buffer(splits, wide)], children=[items])
     elements = columns.elements(keys, leaf_type(kind), count)
     if isinstance(elements, Strings):
-        gone = None if dead is None else columns.below(keys, level, dead)
+        gone = columns.below(keys, level, dead)
         return _compose_strings(kind, elements, valid, count, None if gone is None else ~gone)
     return _compose_leaf(kind, elements, valid, count)
 
@@ -268,18 +269,25 @@ def _narrowed(numbers: Array, kind: np.dtype[Any]) -> Array:
 
 
 def _compose_strings(kind: Any, elements: Strings, valid: Any, count: int, there: Array | None) -> Any:
-    """`there`: which elements matter, where not just those that are null don't."""
+    """`there`: which elements matter, where some don't: what is null, or stands below what is."""
     pa = arrow()
     types = pa.types
-    matter = valid if there is None else bits_of(there)
+    matter = None if there is None else bits_of(there)
     if types.is_fixed_size_binary(kind):
         return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(_fixed(kind, elements, matter, count))])
     text = types.is_decimal(kind) or "string" in str(kind)
     if text != (elements.encoding == "utf-8"):
         raise LossError(f"{elements.encoding} strings for {kind}", feature="type")
-    offsets = pa.py_buffer(bytes_view(np.ascontiguousarray(elements.offsets, "<i8")))
-    wide = pa.large_string() if text else pa.large_binary()
-    array = pa.Array.from_buffers(wide, count, [matter, offsets, pa.py_buffer(elements.data)])
+    if types.is_decimal(kind):
+        digits = decimals.from_text(elements, there, kind)
+        if digits is not None:
+            return pa.Array.from_buffers(kind, count, [valid, digits])
+    if elements.offsets.dtype == np.int32:
+        offsets, plain = elements.offsets, pa.string() if text else pa.binary()
+    else:
+        offsets, plain = np.ascontiguousarray(elements.offsets, "<i8"), pa.large_string() if text else pa.large_binary()
+    buffers = [matter, pa.py_buffer(bytes_view(np.ascontiguousarray(offsets))), pa.py_buffer(elements.data)]
+    array = pa.Array.from_buffers(plain, count, buffers)
     try:
         array = array if array.type == kind else array.cast(kind)
     except pa.ArrowException as error:  # not a number, or more than 32-bit offsets hold

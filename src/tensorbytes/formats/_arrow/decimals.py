@@ -1,4 +1,4 @@
-"""Decimals as text, all of a column at once. pyarrow's own cast gives the same, one value after another.
+"""Decimals as text and back, all of a column at once. pyarrow's own casts give the same, one value after another.
 
 These are the usual ones: of under 19 digits, with 0 to 6 of them after the point. pyarrow writes some others with an
 exponent, so it is asked for all others.
@@ -10,97 +10,46 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes import _wire
+from tensorbytes.formats._arrow.nested import bits_of
 from tensorbytes.formats._arrow.write import arrow, room
-from tensorbytes.tensor import Array
-
-_MOST_SCALE = 6
-_MOST = 10**18
-_DIGITS = 4  # that are written at a time
-_PIECE = 1 << 16
-_MINUS, _POINT, _ZERO = b"-.0"
+from tensorbytes.tensor import Array, Strings, fitting_strings
+from tensorbytes.typing import bytes_view
 
 
-def to_text(array: Any, gone: Array | None) -> Any:
-    """A large_string array; what is gone is null, and empty."""
+def to_text(array: Any, there: Array | None) -> Strings:
+    """The text of each decimal; what is not there is empty."""
     pa = arrow()
     kind, count = array.type, len(array)
-    numbers = _integers(array, gone) if 0 <= kind.scale <= _MOST_SCALE and count else None
-    if numbers is None:
-        return array.cast(pa.large_string())
+    width, held = kind.bit_width // 8, array.buffers()[1]
+    data = bytes_view(b"" if held is None else held)[array.offset * width : (array.offset + count) * width]
     offsets = room(count + 1, "<i8")
-    offsets[0] = 0
-    pieces = []
-    for start in range(0, count, _PIECE):  # whose tables stay in the processor's cache
-        some = slice(start, start + _PIECE)
-        lengths, letters = _written(numbers[some], kind.scale, None if gone is None else gone[some])
-        offsets[1:][some] = lengths
-        pieces.append(letters)
-    np.cumsum(offsets, out=offsets)
-    letters = np.concatenate(pieces)
-    valid = None if gone is None else pa.py_buffer(np.packbits(~gone, bitorder="little"))
-    return pa.Array.from_buffers(pa.large_string(), count, [valid, pa.py_buffer(offsets), pa.py_buffer(letters)])
+    if _is_usual(kind) and _wire.decimal_sizes(data, there, offsets, width, kind.scale, _most(kind)):
+        letters = room(int(offsets[-1]), "u1")
+        _wire.decimal_text(data, offsets, letters, width, kind.scale)
+        return fitting_strings((count,), offsets, bytes_view(letters), "utf-8")
+    valid = None if there is None else bits_of(there)
+    text = pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(data)]).cast(pa.large_string())
+    _, bounds, letters = text.buffers()
+    found = np.frombuffer(bounds, "<i8", count + 1) if count else np.zeros(1, np.int64)
+    return Strings((count,), found, b"" if letters is None else bytes_view(letters)[: int(found[-1])], "utf-8")
 
 
-def _integers(array: Any, gone: Array | None) -> Array | None:
-    """The digits of each as int64; None if some have too many."""
-    width = array.type.bit_width // 8
-    data = memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width]
-    if width <= 8:
-        numbers: Array = np.frombuffer(data, f"<i{width}").astype(np.int64)
-    else:
-        words = np.frombuffer(data, "<i8").reshape(len(array), -1)
-        numbers = words[:, 0].copy()
-        wide = (words[:, 1:] != (numbers >> 63)[:, None]).any(axis=1)
-        if (wide if gone is None else wide & ~gone).any():
-            return None
-    if gone is not None:
-        numbers[gone] = 0
-    return numbers if numbers.min() > -_MOST and numbers.max() < _MOST else None
+def from_text(text: Strings, there: Array | None, kind: Any) -> Any:
+    """The buffer of decimals of a type; None if a text is not a usual one."""
+    width = kind.bit_width // 8
+    if not _is_usual(kind):
+        return None
+    data = arrow().allocate_buffer((len(text.offsets) - 1) * width)
+    offsets = np.ascontiguousarray(text.offsets, "<i8")
+    plain = _wire.decimal_parse(text.data, offsets, there, data, width, kind.scale, _most(kind))
+    return data if plain else None
 
 
-def _written(numbers: Array, scale: int, gone: Array | None) -> tuple[Array, Array]:
-    """(lengths, letters) of numbers with a point before the last `scale` digits."""
-    rest, below = np.abs(numbers), numbers < 0
-    most = len(str(int(rest.max())))
-    lengths = np.full(len(numbers), 1, np.uint8)
-    for count in range(1, most):
-        lengths += rest >= 10**count
-    point = int(scale > 0)
-    lengths = np.maximum(lengths, scale + 1, dtype=np.uint8) + below + np.uint8(point)
-    width = max(most, scale + 1) + 1 + point  # with a sign
-    whole = width - scale - point  # letters before the point
-    digits = _digits(rest, whole + scale)
-    table = np.empty((len(numbers), width), np.uint8)
-    table[:, :whole] = digits[:, digits.shape[1] - scale - whole : digits.shape[1] - scale]
-    if point:
-        table[:, whole] = _POINT
-        table[:, whole + 1 :] = digits[:, -scale:]
-    starts = width - lengths
-    rows = np.flatnonzero(below)
-    table[rows, starts[rows]] = _MINUS
-    if gone is not None:
-        lengths[gone], starts[gone] = 0, width
-    places = np.arange(width + 1)
-    return lengths, table[(places[:-1] >= places[:, None]).take(starts, axis=0)]
+def _is_usual(kind: Any) -> bool:
+    return bool(0 <= kind.scale <= _wire.MOST_SCALE)
 
 
-def _digits(numbers: Array, count: int) -> Array:
-    """The last digits of each number, at least `count` of them, as letters."""
-    pieces = -(-count // _DIGITS)
-    found = np.empty((len(numbers), pieces), "<u4")
-    for place in reversed(range(pieces)):
-        above = numbers // 10**_DIGITS
-        found[:, place] = _letters()[numbers - above * 10**_DIGITS]
-        numbers = above
-    return found.view(np.uint8)
-
-
-def _letters() -> Array:
-    """0000 to 9999, each as one number of four letters."""
-    if not _made:
-        numbers = np.arange(10**_DIGITS)[:, None] // 10 ** np.arange(_DIGITS)[::-1] % 10
-        _made.append((numbers + _ZERO).astype(np.uint8).view("<u4").reshape(-1))
-    return _made[0]
-
-
-_made: list[Array] = []
+def _most(kind: Any) -> int:
+    """What the digits of its numbers must be under."""
+    return min(int(10**kind.precision), _wire.MOST_DECIMAL)

@@ -127,6 +127,7 @@ class BatchClaim(NamedTuple):
     compressed: bool
     claimed: int  # bytes that decompression would make
     nulls: tuple[int, ...]  # of each array, the children of nested ones after them
+    apart: bool  # whether no byte belongs to two buffers
 
 
 def record_batch(data: memoryview, found: Message) -> BatchClaim:
@@ -136,14 +137,13 @@ def record_batch(data: memoryview, found: Message) -> BatchClaim:
     rows = header.scalar(0, "<q")
     if rows < 0:
         raise CorruptError(f"a record batch of {rows} rows", at=found.at)
-    start, count = header.vector(1, _PAIR.size)
-    nulls = tuple(_PAIR.unpack_from(header.data, start + number * _PAIR.size)[1] for number in range(count))
+    nulls = tuple(count for _, count in _pairs(header, 1))
+    buffers = _pairs(header, 2)
+    apart = _are_apart(buffers)
     if header.place(3) is None:
-        return BatchClaim(rows, False, 0, nulls)
+        return BatchClaim(rows, False, 0, nulls, apart)
     claimed = 0
-    start, count = header.vector(2, _PAIR.size)
-    for index in range(count):
-        offset, length = _PAIR.unpack_from(header.data, start + index * _PAIR.size)
+    for offset, length in buffers:
         if length == 0:
             continue
         at = found.start + offset
@@ -153,7 +153,21 @@ def record_batch(data: memoryview, found: Message) -> BatchClaim:
         if size < -1:
             raise CorruptError(f"a compressed buffer that claims {size} bytes", at=at)
         claimed += max(size, 0)
-    return BatchClaim(rows, True, claimed, nulls)
+    return BatchClaim(rows, True, claimed, nulls, apart)
+
+
+def _pairs(header: Flat, field: int) -> list[tuple[int, int]]:
+    start, count = header.vector(field, _PAIR.size)
+    return list(_PAIR.iter_unpack(header.data[start : start + count * _PAIR.size]))
+
+
+def _are_apart(buffers: list[tuple[int, int]]) -> bool:
+    end = 0
+    for offset, length in sorted(buffers):
+        if length and offset < end:
+            return False
+        end = max(end, offset + length)
+    return True
 
 
 def has_end(data: memoryview) -> bool:

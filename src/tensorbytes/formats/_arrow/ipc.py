@@ -89,11 +89,14 @@ def encode(table: Any, stream: bool, compression: str | None) -> Iterator[Any]:
 class Ipc(StoredTable):
     """The record batches of a file or a stream. Uncompressed ones are views of the buffer."""
 
-    def __init__(self, data: memoryview, budget: Budget, lazy: bool) -> None:
+    def __init__(self, data: memoryview, budget: Budget, lazy: bool, own: bool = False) -> None:
+        """`own`: nobody else has the data."""
         pa = arrow()
         claims = arrow_flat.batches(data)
         arrow_flat.check_claims(claims, len(data), budget, lazy)
         self.size, self._claims = len(data), claims
+        self._own = data if own and all(batch.apart for batch in claims) else None
+        self._nulls: dict[int, bool] = {}
         self.at_hand = not any(batch.compressed for batch in claims)
         self.lengths = [batch.rows for batch in claims]
         self._is_file = bytes(data[:6]) == arrow_flat.MAGIC
@@ -109,9 +112,17 @@ class Ipc(StoredTable):
                 if [batch.num_rows for batch in self._batches] != self.lengths:
                     raise CorruptError("record batches of other lengths than their messages say", at=0)
 
+    def writable(self, buffer: Any) -> memoryview | None:
+        if buffer.is_mutable:  # it was decompressed, or gathered
+            return memoryview(buffer)
+        start = buffer.address - self._buffer.address
+        return None if self._own is None or start < 0 else self._own[start : start + buffer.size]
+
     def has_nulls(self, number: int) -> bool | None:
         if self._batches is not None:
-            return any(any_null(batch.column(number)) for batch in self._batches)
+            if number not in self._nulls:
+                self._nulls[number] = any(any_null(batch.column(number)) for batch in self._batches)
+            return self._nulls[number]
         if self._has_dictionaries:  # whose words may be null, elsewhere
             return None
         start, stop = self._array_numbers[number : number + 2]

@@ -188,6 +188,8 @@ def any_null(array: Any) -> bool:
     if array.null_count:
         return True
     kind = array.type
+    if pa.types.is_primitive(kind):
+        return False
     if isinstance(kind, pa.BaseExtensionType):
         return any_null(array.storage)
     if pa.types.is_dictionary(kind):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tensorbytes import _wire
 from tensorbytes.errors import USE_TB, CorruptError, LossError, TensorbytesError, UsageError
 from tensorbytes.formats._arrow import thrift as arrow_thrift
 from tensorbytes.formats._arrow.ipc import Pieces, empty
@@ -29,7 +29,6 @@ _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 # A dictionary of more words is not looked through.
 _MOST_WORDS = 1 << 17
-_LENGTH = struct.Struct("<I")
 
 
 def writer(sink: Any, schema: Any, compression: str | None) -> Any:
@@ -163,6 +162,9 @@ class Parquet(StoredTable):
             raise CorruptError(f"a row group of {wrong} columns for a schema of {start}", at=0)
         return found
 
+    def writable(self, buffer: Any) -> memoryview | None:
+        return memoryview(buffer) if buffer.is_mutable else None  # what was decoded is; views of the file are not
+
     def has_nulls(self, number: int) -> bool | None:
         """What the statistics say, if they do."""
         if not _may_be_null(self.schema.field(number)):
@@ -221,18 +223,13 @@ class Parquet(StoredTable):
         if not about.words_at or about.words > _MOST_WORDS:
             return about.dictionary
         data: Any = self._data[about.words_at : about.words_end]
-        longest = at = 0
         try:
             if chunk.codec:
                 data = arrow().Codec(_CODECS[chunk.codec]).decompress(data, about.dictionary)
-            for _ in range(about.words):
-                length = _LENGTH.unpack_from(data, at)[0]
-                if length > longest:  # a call of max() would take as long as the rest
-                    longest = length
-                at += 4 + length
-        except (arrow().ArrowException, KeyError, OSError, ValueError, struct.error):
+        except (arrow().ArrowException, KeyError, OSError, ValueError):
             return about.dictionary  # pyarrow will tell what is wrong
-        return longest
+        longest = _wire.longest_word(data, about.words)
+        return about.dictionary if longest < 0 else longest
 
     @contextlib.contextmanager
     def together(self, numbers: Sequence[int], first: int, last: int) -> Iterator[None]:

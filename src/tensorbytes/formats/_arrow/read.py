@@ -15,17 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes import dtypes
+from tensorbytes import _wire, dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
-from tensorbytes.formats._arrow.nested import tensor_cells
+from tensorbytes.formats._arrow.nested import is_text, tensor_cells
 from tensorbytes.formats._arrow.types import VIEWS, Form, is_struct, permutation, type_form
 from tensorbytes.formats._arrow.write import arrow, carrier, room
-from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended
+from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, amended, check_utf8, fitting_strings
 from tensorbytes.typing import bytes_view
 
 ColumnValue: TypeAlias = Tensor | Strings | Ragged
-_PLAIN_STRINGS = ("string", "large_string", "binary", "large_binary")
 
 
 # ---- arrays --------------------------------------------------------------------
@@ -34,7 +33,7 @@ _PLAIN_STRINGS = ("string", "large_string", "binary", "large_binary")
 def validate(array: Any) -> None:
     """Check what a file could lie about: lengths, offsets, indices, text."""
     # The offsets and the text of strings are checked when they become Strings, and all text at once takes less time.
-    array.validate(full=str(array.type) not in _PLAIN_STRINGS)
+    array.validate(full=not is_text(array.type) or str(array.type) in VIEWS)
 
 
 def value(array: Any, own: Mapping[str, Any], wanted: Form, budget: Budget, where: str) -> ColumnValue:
@@ -104,17 +103,12 @@ def _value(array: Any, budget: Budget, where: str) -> ColumnValue:
         if isinstance(items, Ragged):
             return Ragged(items.values, (splits, *items.splits))
         return Ragged(items, (splits,))
-    if str(kind) in VIEWS:
-        held = _bytes(array, 1)[16 * array.offset : 16 * (array.offset + count)]
-        lengths = np.frombuffer(held, "<i4").reshape(-1, 4)[:, 0]
-        budget.copy(int(lengths.sum(dtype=np.int64)), f"column {where!r}", 0)
-        return _strings(array.cast(getattr(pa, VIEWS[str(kind)])()), budget, where)
     if pa.types.is_fixed_size_binary(kind):
         budget.copy(8 * (count + 1), f"column {where!r}", 0)
         data = _bytes(array, 1)[array.offset * kind.byte_width : (array.offset + count) * kind.byte_width]
         return Strings((count,), np.arange(count + 1, dtype=np.int64) * kind.byte_width, data)
-    if str(kind).endswith(("string", "binary")):
-        return _strings(array, budget, where)
+    if is_text(kind):
+        return strings(array, budget, where)
     return _scalars(array, budget, where)
 
 
@@ -151,19 +145,35 @@ def _scalars(array: Any, budget: Budget, where: str) -> Tensor:
     return Tensor(held.dtype, (count,), data)
 
 
-def _strings(array: Any, budget: Budget, where: str) -> Strings:
-    wide = str(array.type).startswith("large")
+def strings(array: Any, budget: Budget, where: str) -> Strings:
+    """The strings of an array: text or bytes of any length, nulls as what stands in their place."""
+    pa = arrow()
+    kind, count = array.type, len(array)
+    if str(kind) in VIEWS:
+        held = _bytes(array, 1)[16 * array.offset : 16 * (array.offset + count)]
+        lengths = np.frombuffer(held, "<i4").reshape(-1, 4)[:, 0]
+        budget.copy(int(lengths.clip(0).sum(dtype=np.int64)), f"column {where!r}", 0)
+        array = array.cast(getattr(pa, VIEWS[str(kind)])())
     encoding = "utf-8" if str(array.type).endswith("string") else "bytes"
-    if not len(array):
+    if not count:
         return Strings((0,), np.zeros(1, np.int64), b"", encoding)
-    offsets = np.frombuffer(_bytes(array, 1), "<i8" if wide else "<i4")[array.offset : array.offset + len(array) + 1]
-    first, last = int(offsets[0]), int(offsets[-1])
-    if first or not wide:
-        budget.copy(8 * len(offsets), f"column {where!r}", 0)
-        own = room(len(offsets), "<i8")
-        np.copyto(own, offsets)
-        offsets = np.subtract(own, first, out=own) if first else own
-    return Strings((len(array),), offsets, _bytes(array, 2)[first:last], encoding)
+    width = 8 if str(array.type).startswith("large") else 4
+    held = _bytes(array, 1)[width * array.offset : width * (array.offset + count + 1)]
+    offsets: Array = np.frombuffer(held, f"<i{width}")
+    first, last, data = int(offsets[0]), int(offsets[-1]), _bytes(array, 2)
+    rise = len(offsets) == count + 1 and _wire.offsets_rise(held, width)
+    if not rise or not 0 <= first <= last <= len(data):
+        raise CorruptError(f"column {where!r}: string offsets must rise within {len(data)} bytes", at=0)
+    if first:
+        budget.copy(len(held), f"column {where!r}", 0)
+        offsets = np.subtract(offsets, first, out=room(len(offsets), f"<i{width}"))
+    data = data[first:last]
+    if encoding == "utf-8":
+        try:
+            check_utf8(data, offsets)
+        except InvalidValueError as error:
+            raise CorruptError(f"column {where!r}: {error.fault}", at=0) from None
+    return fitting_strings((count,), offsets, data, encoding)
 
 
 def _splits(array: Any) -> tuple[Array, Any]:

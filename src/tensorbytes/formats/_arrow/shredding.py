@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorbytes import _wire
 from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError
 from tensorbytes.formats._arrow import decimals
 from tensorbytes.formats._arrow.nested import (
     HOLLOW,
@@ -24,6 +26,7 @@ from tensorbytes.formats._arrow.nested import (
     leaf_type,
     offsets_buffer,
 )
+from tensorbytes.formats._arrow.read import strings
 from tensorbytes.formats._arrow.words import has_dictionary
 from tensorbytes.formats._arrow.write import arrow, room
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
@@ -39,10 +42,37 @@ class Shredded(NamedTuple):
     masks: Masks
 
 
-def shred(array: Any, budget: Budget, where: str, wanted: Keys | None = None) -> Shredded:
-    """The flat columns of a validated array: all of them, or the one of some keys with the masks on its way."""
+def shared(buffer: Any) -> memoryview | None:
+    """No buffer may be written to: others have it as well."""
+    return None
+
+
+class _Job(NamedTuple):
+    """What is read, and with what."""
+
+    out: Shredded
+    budget: Budget
+    where: str
+    wanted: Keys | None
+    writable: Callable[[Any], memoryview | None]
+
+    def leads_to(self, keys: Keys) -> bool:
+        return self.wanted is None or self.wanted[: len(keys)] == keys
+
+
+def shred(
+    array: Any,
+    budget: Budget,
+    where: str,
+    wanted: Keys | None = None,
+    writable: Callable[[Any], memoryview | None] = shared,
+) -> Shredded:
+    """The flat columns of a validated array: all of them, or the one of some keys with the masks on its way.
+
+    `writable` gives the bytes of buffers that nobody else has: what is missing is made zero in place there.
+    """
     out = Shredded({}, {})
-    _shred(array, (), [], None, out, budget, where, wanted)
+    _shred(array, (), [], None, _Job(out, budget, where, wanted, writable))
     return out
 
 
@@ -71,63 +101,52 @@ class Level(NamedTuple):
         return np.arange(self.lists + 1, dtype=np.int64) * self.size if self.splits is None else self.splits
 
 
-def _shred(
-    array: Any, keys: Keys, levels: list[Level], dead: Array | None, out: Shredded, budget: Budget, where: str,
-    wanted: Keys | None,
-) -> None:  # fmt: skip
-    """`dead` tells which elements stand below something that is not there: they count as there, and as zero."""
-    types = arrow().types
+def _shred(array: Any, keys: Keys, levels: list[Level], alive: Array | None, job: _Job) -> None:
+    """`alive` tells which elements stand below nothing that is missing: the others count as there, and as zero."""
+    types, budget, where = arrow().types, job.budget, job.where
     array = _decoded(array, budget, where)
     kind = array.type
-    if array.null_count:  # what is null, what is missing, and the mask; an array of nulls takes no bytes by itself
+    if array.null_count:  # what is there, with what stands above it; an array of nulls takes no bytes by itself
         budget.copy(4 * len(array), f"the mask of column {where!r}", 0)
-    gone = _nulls(array)
-    missing = gone if dead is None or gone is None else gone & ~dead
-    if missing is not None and missing.any():
-        out.masks[keys, len(levels)] = ~missing
-    below = dead if gone is None else gone if dead is None else gone | dead
+    own = _there(array, where)
+    if own is not None:
+        mask = own if alive is None else own | ~alive
+        if alive is None or not mask.all():
+            job.out.masks[keys, len(levels)] = mask
+    there = alive if own is None else own if alive is None else own & alive
     if types.is_struct(kind) and kind.num_fields:
         for number, name in enumerate(child_names(kind)):
-            if wanted is None or wanted[: len(keys) + 1] == (*keys, name):
-                _shred(array.field(number), (*keys, name), levels, below, out, budget, where, wanted)
+            if job.leads_to((*keys, name)):
+                _shred(array.field(number), (*keys, name), levels, there, job)
     elif types.is_fixed_size_list(kind):
         size = kind.list_size
         items = array.values.slice(array.offset * size, len(array) * size)
-        if below is not None:
+        if there is not None:
             budget.copy(len(array) * size, f"the mask of column {where!r}", 0)
-        inside = None if below is None else np.repeat(below, size)
-        _shred(items, keys, [*levels, Level(len(array), None, size)], inside, out, budget, where, wanted)
+        inside = None if there is None else np.repeat(there, size)
+        _shred(items, keys, [*levels, Level(len(array), None, size)], inside, job)
     elif types.is_map(kind):
-        splits, entries = _list_items(array, below, budget, where)
+        splits, entries = _list_items(array, there, budget, where)
         for number, name in enumerate(("key", "value")):
-            if wanted is None or wanted[: len(keys) + 1] == (*keys, name):
-                _shred(
-                    entries.field(number),
-                    (*keys, name),
-                    [*levels, Level(len(array), splits)],
-                    None,
-                    out,
-                    budget,
-                    where,
-                    wanted,
-                )
+            if job.leads_to((*keys, name)):
+                _shred(entries.field(number), (*keys, name), [*levels, Level(len(array), splits)], None, job)
     elif is_list(kind):
-        splits, items = _list_items(array, below, budget, where)
-        _shred(items, keys, [*levels, Level(len(array), splits)], None, out, budget, where, wanted)
-    elif wanted is None or wanted == keys:
-        out.columns[keys] = _in_levels(_leaf_values(array, below, budget, where), levels)
+        splits, items = _list_items(array, there, budget, where)
+        _shred(items, keys, [*levels, Level(len(array), splits)], None, job)
+    elif job.wanted is None or job.wanted == keys:
+        job.out.columns[keys] = _in_levels(_leaf_values(array, there, job), levels)
 
 
-def _nulls(array: Any) -> Array | None:
-    """Which elements are null; None if none are."""
+def _there(array: Any, where: str) -> Array | None:
+    """Which elements are not null; None if all are."""
     if not array.null_count:
         return None
     bits = array.buffers()[0]
-    found: Array = (
-        np.asarray(array.is_null())  # of nulls alone, which have no bits
-        if bits is None
-        else _unpacked(memoryview(bits), array.offset, len(array)) == 0
-    )
+    if bits is None:  # nulls alone, which have no bits
+        return ~np.asarray(array.is_null())
+    found: Array = _unpacked(memoryview(bits), array.offset, len(array)).view(bool)
+    if np.count_nonzero(found) != len(array) - array.null_count:
+        raise CorruptError(f"column {where!r}: its bits show another number of nulls than {array.null_count}", at=0)
     return found
 
 
@@ -145,7 +164,8 @@ def _decoded(array: Any, budget: Budget, where: str) -> Any:
     if pa.types.is_dictionary(array.type):
         budget.copy(len(array) * (_width(array.type.index_type) + 1), f"column {where!r}", 0)
         numbers = np.asarray(array.indices.fill_null(0))
-        return _decoded(_taken(array.dictionary, numbers, _nulls(array.indices), budget, where), budget, where)
+        gone = _nulls(array.indices, where)
+        return _decoded(_taken(array.dictionary, numbers, gone, budget, where), budget, where)
     if pa.types.is_run_end_encoded(array.type):
         return _decoded(_without_runs(array, budget, where), budget, where)
     return array
@@ -184,13 +204,13 @@ def _taken(array: Any, order: Array, gone: Array | None, budget: Budget, where: 
         )
     if types.is_dictionary(kind):
         budget.copy((len(array) + count) * (_width(kind.index_type) + 1), f"column {where!r}", 0)
-        hidden = _gone_of(array.indices, order, gone)
+        hidden = _gone_of(array.indices, order, gone, where)
         numbers = np.asarray(array.indices.fill_null(0))[order]
         return _taken(array.dictionary, numbers, hidden, budget, where)
     if not kind.num_fields:
         return _taken_leaves(array, order, gone, budget, where)
     budget.copy(4 * count, f"column {where!r}", 0)
-    hidden = _gone_of(array, order, gone)
+    hidden = _gone_of(array, order, gone, where)
     valid = None if hidden is None else bits_of(~hidden)
     if types.is_struct(kind):
         children = [_taken(array.field(number), order, None, budget, where) for number in range(kind.num_fields)]
@@ -236,12 +256,17 @@ def _taken_leaves(array: Any, order: Array, gone: Array | None, budget: Budget, 
     return array.take(pa.array(order, mask=gone))
 
 
-def _gone_of(array: Any, order: Array, gone: Array | None) -> Array | None:
+def _gone_of(array: Any, order: Array, gone: Array | None, where: str) -> Array | None:
     """Which elements of some numbers are null, or gone before."""
-    own = _nulls(array)
+    own = _nulls(array, where)
     if own is None:
         return gone
     return own[order] if gone is None else own[order] | gone
+
+
+def _nulls(array: Any, where: str) -> Array | None:
+    there = _there(array, where)
+    return None if there is None else ~there
 
 
 def _placed_items(array: Any) -> tuple[Array, Array, Any]:
@@ -282,11 +307,11 @@ def _wide(array: Any, budget: Budget, where: str) -> Any:
     return array.cast(pa.large_string() if "string" in text else pa.large_binary())
 
 
-def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
+def _list_items(array: Any, there: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
     """(row splits from 0 on, the items that they speak of); lists that are not there have none."""
     types = arrow().types
     if types.is_list_view(array.type) or types.is_large_list_view(array.type):
-        return _view_items(array, gone, budget, where)
+        return _view_items(array, there, budget, where)
     wide = types.is_large_list(array.type)
     kind = np.dtype("<i8" if wide else "<i4")
     values = array.values if not types.is_map(array.type) else _entries(array)
@@ -296,24 +321,23 @@ def _list_items(array: Any, gone: Array | None, budget: Budget, where: str) -> t
     first, last = int(offsets[0]), int(offsets[-1])
     values = values.slice(first, last - first)
     offsets = offsets - offsets[0] if first else offsets
-    if gone is None:
+    if there is None:
         return offsets, values
     lengths = np.diff(offsets)
-    hidden = gone & (lengths > 0)
-    if hidden.any():
+    if not _wire.missing_zero(lengths, there, kind.itemsize):
         budget.copy(len(values) * 9, f"column {where!r}", 0)
-        values = _taken(values, np.flatnonzero(np.repeat(~hidden, lengths)), None, budget, where)
-        lengths[hidden] = 0
+        values = _taken(values, np.flatnonzero(np.repeat(there, lengths)), None, budget, where)
+        lengths[~there] = 0
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(kind)
     return offsets, values
 
 
-def _view_items(array: Any, gone: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
+def _view_items(array: Any, there: Array | None, budget: Budget, where: str) -> tuple[Array, Any]:
     """The same of list views, whose lists may stand anywhere among the items."""
     wide = np.int64 if arrow().types.is_large_list_view(array.type) else np.int32
     starts, lengths, values = _placed_items(array)
-    if gone is not None:
-        lengths = np.where(gone, 0, lengths)
+    if there is not None:
+        lengths = np.where(there, lengths, 0)
     splits = np.concatenate(([0], np.cumsum(lengths)))
     total = int(splits[-1])
     budget.copy(total * 24, f"column {where!r}", 0)
@@ -335,75 +359,78 @@ def _buffer_of(array: Any, number: int) -> memoryview:
     return memoryview(b"") if found is None else memoryview(found)
 
 
-def _leaf_values(array: Any, gone: Array | None, budget: Budget, where: str) -> Tensor | Strings:
+def _leaf_values(array: Any, there: Array | None, job: _Job) -> Tensor | Strings:
     """The elements of an array without children; those that are not there are zero or empty."""
-    kind, count = array.type, len(array)
+    kind, count, budget, where = array.type, len(array), job.budget, job.where
     leaf = leaf_type(content_type(kind))
     if leaf.dtype == HOLLOW:
         return Tensor("uint8", (count, 0), b"")
     if leaf.dtype in ("text", "bytes"):
-        return _string_values(array, gone, budget, where)
+        return _string_values(array, there, job)
     if leaf.dtype == "bool":
         budget.copy(count, f"column {where!r}", 0)
         flags = _unpacked(_buffer_of(array, 1), array.offset, count)
-        if gone is not None:
-            flags[gone] = 0
-        return Tensor("bool", (count,), flags)
+        return Tensor("bool", (count,), flags if there is None else np.bitwise_and(flags, there, out=flags))
     width = kind.bit_width // 8
-    data = _buffer_of(array, 1)[array.offset * width : (array.offset + count) * width]
     if leaf.inner:  # months, days and nanoseconds
         budget.copy(24 * count, f"column {where!r}", 0)
-        parts = np.frombuffer(data, INTERVAL)
+        parts = np.frombuffer(_data_of(array, width), INTERVAL)
         whole = np.stack([parts[name].astype("<i8") for name in INTERVAL.names or ()], axis=1)
         elements: Array = np.ascontiguousarray(whole)
     elif width == 4 and leaf.unit:  # days, or a time of the day
         budget.copy(8 * count, f"column {where!r}", 0)
         elements = room(count, "<i8")
-        np.copyto(elements, np.frombuffer(data, "<i4"))
-    elif gone is None:
-        return Tensor(leaf.dtype, (count,), data, origin=leaf.origin)
+        np.copyto(elements, np.frombuffer(_data_of(array, width), "<i4"))
     else:
-        budget.copy(width * count, f"column {where!r}", 0)
-        # As integers times 0 or 1: faster than an assignment by index, and what is there keeps its bits.
-        elements = room(count, f"<u{width}")
-        np.multiply(np.frombuffer(data, elements.dtype), ~gone, out=elements)
-        return Tensor(leaf.dtype, (count,), elements.view(np.uint8), origin=leaf.origin)
-    if gone is not None:
-        elements[gone] = np.zeros((), elements.dtype)
-    return Tensor(leaf.dtype, (count, *leaf.inner), elements.reshape(-1).view(np.uint8), origin=leaf.origin)
+        return Tensor(leaf.dtype, (count,), _cleared(array, width, there, job), origin=leaf.origin)
+    data = bytes_view(elements)
+    if there is not None:
+        _wire.missing_clear(data, there, len(data) // count)
+    return Tensor(leaf.dtype, (count, *leaf.inner), data, origin=leaf.origin)
 
 
-def _string_values(array: Any, gone: Array | None, budget: Budget, where: str) -> Strings:
-    pa = arrow()
+def _data_of(array: Any, width: int) -> memoryview:
+    """The bytes of elements of one width."""
+    return _buffer_of(array, 1)[array.offset * width : (array.offset + len(array)) * width]
+
+
+def _cleared(array: Any, width: int, there: Array | None, job: _Job) -> memoryview:
+    """The same, where what is missing is zero: most writers leave it so, and of the others a copy is rarely needed."""
+    data = _data_of(array, width)
+    if there is None or not width:
+        return data
+    own = job.writable(array.buffers()[1])
+    if own is not None:
+        _wire.missing_clear(own[array.offset * width :][: len(data)], there, width)
+    elif not _wire.missing_zero(data, there, width):
+        job.budget.copy(len(data), f"column {job.where!r}", 0)
+        copy = room(len(data), "u1")
+        copy[:] = np.frombuffer(data, np.uint8)
+        data = bytes_view(copy)
+        _wire.missing_clear(data, there, width)
+    return data
+
+
+def _string_values(array: Any, there: Array | None, job: _Job) -> Strings:
+    types, budget, where = arrow().types, job.budget, job.where
     kind, count = array.type, len(array)
-    if pa.types.is_fixed_size_binary(kind):
+    if types.is_fixed_size_binary(kind):
         width = kind.byte_width
         budget.copy(8 * (count + 1), f"column {where!r}", 0)
-        data: Any = _buffer_of(array, 1)[array.offset * width : (array.offset + count) * width]
-        if gone is not None and width:
-            budget.copy(len(data), f"column {where!r}", 0)
-            data = np.frombuffer(data, np.uint8).reshape(count, width).copy()
-            data[gone] = 0
-        return Strings((count,), np.arange(count + 1, dtype=np.int64) * width, bytes_view(data))
-    if pa.types.is_decimal(kind):
+        return Strings((count,), np.arange(count + 1, dtype=np.int64) * width, _cleared(array, width, there, job))
+    if types.is_decimal(kind):
         budget.copy(count * (kind.precision + 16), f"column {where!r}", 0)
-        array = decimals.to_text(array, _nulls(array))
-    array = _wide(array, budget, where)
-    if not count:
-        return Strings((0,), np.zeros(1, np.int64), b"", "utf-8" if "string" in str(array.type) else "bytes")
-    offsets = np.frombuffer(_buffer_of(array, 1), "<i8")[array.offset : array.offset + count + 1]
-    first, last = int(offsets[0]), int(offsets[-1])
-    data = _buffer_of(array, 2)[first:last]
-    offsets = offsets - first if first else offsets
-    if gone is not None:
-        lengths = np.diff(offsets)
-        hidden = gone & (lengths > 0)
-        if hidden.any():
-            budget.copy(len(data) + 8 * count, f"column {where!r}", 0)
-            data = np.frombuffer(data, np.uint8)[np.repeat(~hidden, lengths)]
-            lengths[hidden] = 0
-            offsets = np.concatenate(([0], np.cumsum(lengths)))
-    return Strings((count,), offsets, bytes_view(data), "utf-8" if "string" in str(array.type) else "bytes")
+        return decimals.to_text(array, there)
+    found = strings(array, budget, where)
+    if there is None:
+        return found
+    lengths = np.diff(found.offsets)
+    if _wire.missing_zero(lengths, there, lengths.itemsize):
+        return found
+    budget.copy(len(found.data) + 8 * count, f"column {where!r}", 0)
+    data = np.frombuffer(found.data, np.uint8)[np.repeat(there, lengths)]
+    lengths[~there] = 0
+    return Strings((count,), np.concatenate(([0], np.cumsum(lengths))), bytes_view(data), found.encoding)
 
 
 def _in_levels(elements: Tensor | Strings, levels: list[Level]) -> ColumnValue:

@@ -397,6 +397,10 @@ class StoredTable:
         """The same as `chunks`; of a nested column, what leads to other leaves may be left out."""
         return self.chunks(number, first, last)
 
+    def writable(self, buffer: Any) -> memoryview | None:
+        """The bytes of a buffer of an array's, if nobody else has them."""
+        return None
+
     def has_nulls(self, number: int) -> bool | None:
         """Whether anything in a column is null, at any level; None if that is not known before it is read."""
         return None
@@ -543,7 +547,7 @@ class ColumnReader:
             array = items_of(array, self.name)
         if not any_null(array):
             return value(array, self.own, self.form, budget, self.name), {}
-        found = shred(array, budget, self.name)
+        found = shred(array, budget, self.name, None, self.stored.writable)
         if "shapes" in self.own or self.form.ragged:
             return self._without_nulls(array, found, budget), found.masks
         masks = _shaped_masks(array.type, found.masks, self.name)
@@ -587,7 +591,7 @@ class FlatReader(ColumnReader):
         return self.stored.leaf_chunks(self.number, self._leaf, first, last)
 
     def _piece(self, array: Any, budget: Budget) -> tuple[ColumnValue, MaskArrays]:
-        found = shred(array, budget, self.name, self.keys)
+        found = shred(array, budget, self.name, self.keys, self.stored.writable)
         return found.columns[self.keys], found.masks
 
 

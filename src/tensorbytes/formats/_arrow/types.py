@@ -11,7 +11,7 @@ from tensorbytes import dtypes
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
 from tensorbytes.formats._arrow.write import NAME, VARIABLE, arrow, carrier
 
-_PRIMITIVES = {"halffloat": "float16", "float": "float32", "double": "float64"}
+_ARROW_WORDS = {"float16": "halffloat", "float32": "float", "float64": "double"}
 _TIMES = {"timestamp": ("datetime64", "M"), "duration": ("timedelta64", "m")}
 VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
 _HINTS = {
@@ -41,6 +41,12 @@ class Form(NamedTuple):
         return "ragged" if self.ragged or None in self.dims else self.base
 
 
+# By Arrow's words for their types.
+_NUMBER_FORMS = {
+    _ARROW_WORDS.get(name, name): Form("tensor", name, ()) for name, row in dtypes.DTYPES.items() if row.arrow
+}
+
+
 def form(kind: Any, own: Mapping[str, Any], dtype: str | None, where: str, named: bytes = b"") -> Form:
     """What a column of this type and with this note holds. `named`: an extension that pyarrow left in the metadata."""
     check_own(own, where)
@@ -61,6 +67,8 @@ def form(kind: Any, own: Mapping[str, Any], dtype: str | None, where: str, named
 
 def check_own(own: Mapping[str, Any], where: str) -> None:
     """The part of a note that speaks of the column's type."""
+    if not own:
+        return
     kinds = {"cell": list, "splits": list, "shapes": str, "of": str, "ragged": bool}
     sound = all(type(value) is kinds.get(key) for key, value in own.items())
     sound = sound and all(type(n) is int and 0 <= n < 1 << 62 for n in own.get("cell", ()))
@@ -78,6 +86,8 @@ def is_struct(kind: Any) -> bool:
 def type_form(kind: Any, where: str) -> Form:
     pa = arrow()
     text = str(kind)
+    if text in _NUMBER_FORMS:
+        return _NUMBER_FORMS[text]
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == VARIABLE:
             return _variable_form(kind, where)
@@ -114,9 +124,6 @@ def _item(kind: Any, where: str) -> Any:
 def _scalar_form(kind: Any, where: str) -> Form:
     pa = arrow()
     text = str(kind)
-    name = _PRIMITIVES.get(text, text)
-    if name in dtypes.DTYPES and dtypes.get(name).arrow:
-        return Form("tensor", name, ())
     family = text.partition("[")[0]
     if family in _TIMES:
         dtype, letter = _TIMES[family]
