@@ -4,7 +4,7 @@
 
 #include "instruction.h"
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_IS_BIG__
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #define IS_BIG 1
 #else
 #define IS_BIG 0
