@@ -158,7 +158,7 @@ def to_document(
     for given in (meta, origin):
         if given is not None:
             _check_meta(given)
-    leaves = flatten(obj, frameworks.value_of)
+    leaves = flatten(obj, frameworks.value_of, frameworks.place_of)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
         return Document([Leaf(with_origin(with_meta(leaf.value, name, meta), origin or {}), kind=leaf.kind)])

@@ -16,7 +16,7 @@ list of nothing but floats, stored as one tensor), or "dict", "list", "tuple" (e
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,11 +39,19 @@ class Stored(NamedTuple):
     quantization: Any = None  # quantization.Quantization
 
 
+class Extent(NamedTuple):
+    """The stretch of a storage that a tensor of a file is a view of, from its first byte to its last."""
+
+    storage: int
+    start: int
+    end: int
+
+
 class Leaf(NamedTuple):
     """One tensor of a structure, or of an open file, where it may not be read yet.
 
     `check` reads what lazy decoding left unread, and may raise. `at` is the offset that
-    its errors name.
+    its errors name. `extent` is known of tensors in files that say which memory is shared.
     """
 
     value: Value | Deferred
@@ -52,6 +60,7 @@ class Leaf(NamedTuple):
     check: Callable[[], None] | None = None
     at: int = 0
     stored: Stored | None = None
+    extent: Extent | None = None
 
     @property
     def name(self) -> str | None:
@@ -103,6 +112,40 @@ def read_all(leaves: list[Leaf]) -> list[Leaf]:
         if id(leaf.value) not in values:
             values[id(leaf.value)] = leaf.read()
     return [leaf._replace(value=values[id(leaf.value)]) for leaf in leaves]
+
+
+def find_aliases(leaves: Sequence[Leaf], also: Callable[[Leaf], Any] | None = None) -> dict[int, int]:
+    """The numbers of leaves whose value is that of an earlier leaf, each with the number of the first one.
+
+    `also` gives what else must be the same. Python's own values have no identity, nor has a value without a place.
+    """
+    if len({id(leaf.value) for leaf in leaves}) == len(leaves):  # most
+        return {}
+    found: dict[int, int] = {}
+    firsts: dict[Any, int] = {}
+    for part, leaf in enumerate(leaves):
+        if leaf.kind or not leaf.path:
+            continue
+        mark = id(leaf.value) if also is None else (id(leaf.value), also(leaf))
+        first = firsts.setdefault(mark, part)
+        if first != part:
+            found[part] = first
+    return found
+
+
+def find_overlaps(leaves: Sequence[Leaf]) -> dict[int, int]:
+    """The numbers of leaves that are other views of the memory of another leaf, each with the number of that one."""
+    found: dict[int, int] = {}
+    widest: tuple[Extent, int] | None = None  # the one that reaches furthest so far
+    for extent, part in sorted((leaf.extent, part) for part, leaf in enumerate(leaves) if leaf.extent is not None):
+        if widest is None or extent.storage != widest[0].storage or extent.start >= widest[0].end:
+            widest = extent, part
+            continue
+        if leaves[part].value is not leaves[widest[1]].value:
+            found[part] = widest[1]
+        if extent.end > widest[0].end:
+            widest = extent, part
+    return found
 
 
 def check_unread(document: Document) -> Document:
@@ -161,17 +204,26 @@ _EMPTY = Tensor("bool", (0,), b"")
 _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
-def flatten(obj: Any, to_value: Callable[[Any], Value | None]) -> list[Leaf]:
+def flatten(
+    obj: Any, to_value: Callable[[Any], Value | None], place_of: Callable[[Any], Hashable | None] | None = None
+) -> list[Leaf]:
     """The leaves of a structure; `to_value` gives None for what is not a tensor.
 
-    A tensor that occurs several times, the very same object, is one value in all of these leaves.
+    A tensor that occurs several times is one value in all of these leaves: the very same object, or another that is
+    the same view of the same memory, by what `place_of` says, and was held in the same way.
     """
     leaves: list[Leaf] = []
-    known: dict[int, tuple[Any, Value | None]] = {}  # by identity, which is theirs as long as they are held here
+    # By identity and by place, which are theirs as long as they are held here.
+    known: dict[int, tuple[Any, Value | None]] = {}
+    placed: dict[Hashable, Value] = {}
 
     def once(x: Any) -> Value | None:
         if id(x) not in known:
-            known[id(x)] = x, to_value(x)
+            value = to_value(x)
+            place = place_of(x) if place_of is not None and value is not None else None
+            if place is not None and value is not None:
+                value = placed.setdefault((place, tuple(value.origin.items())), value)
+            known[id(x)] = x, value
         return known[id(x)][1]
 
     _flatten(obj, (), once, leaves)

@@ -40,7 +40,7 @@ from tensorbytes.io.source import HEAD_BYTES, Source
 from tensorbytes.io.storage import Target
 from tensorbytes.rows import WRITE_ROWS, table_of_columns
 from tensorbytes.tensor import Strings, Tensor, Value
-from tensorbytes.tree import Document, Leaf, path_name, read_all
+from tensorbytes.tree import Document, Leaf, find_aliases, path_name, read_all
 from tensorbytes.typing import Buffer
 
 
@@ -171,6 +171,7 @@ class Format:
     documents: ClassVar[bool] = True  # False: holds rows alone
     rows: ClassVar[bool] = False  # True: holds tables of rows, which `create` takes as they are
     masks: ClassVar[bool] = False  # True: rows may lack columns
+    aliases: ClassVar[bool] = False  # True: a tensor in several places is stored once, and is one tensor again
     empty: ClassVar[bool] = False  # True: no bytes at all are a stream of no objects, or no rows
     framed: ClassVar[bool] = False  # True: its files are records with checksums, as `tfrecord/` frames them
     checksums: ClassVar[str] = ""  # its own ones, in words
@@ -229,6 +230,11 @@ class Format:
         This one is for formats whose `encode` gives a header and the tensor's own memory.
         """
         next(iter(self.encode(document, allow, options)), None)
+
+    def written_apart(self, document: Document, options: Options) -> dict[int, int]:
+        """The leaves that are the tensor of an earlier leaf, and would be written and read as another one: no value
+        is lost, but the report of `convert` tells it. Each with the number of that earlier leaf."""
+        return {} if self.aliases else find_aliases(document.leaves)
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         return b"".join(self.encode(document, allow, options))

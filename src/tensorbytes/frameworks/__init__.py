@@ -1,6 +1,7 @@
 """The frameworks: each module turns its tensors into neutral values and back.
 
-A module has `to_value(x)` and `from_value(value, device)`. Nothing is imported
+A module has `to_value(x)` and `from_value(value, device)`, and may have `place_of(x)`: what two tensors have in
+common that are the same view of the same memory. Nothing is imported
 speculatively: a tensor's own class tells which framework it is from, and that
 framework is then loaded already.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections import UserDict
+from collections.abc import Hashable
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -129,6 +131,16 @@ def value_of(x: Any) -> Value | None:
     except InvalidValueError as error:  # a framework that does not check what it is given
         raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error.fault}") from None
     return converted
+
+
+def place_of(x: Any) -> Hashable | None:
+    """What is the same of two tensors that are the same view of the same memory; None where that is not known."""
+    name = of(x)
+    if name not in BUILTIN:
+        return None
+    find = getattr(get(name), "place_of", None)
+    place = None if find is None else find(x)
+    return None if place is None else (name, place)
 
 
 def _by_protocol(x: Any) -> Value:

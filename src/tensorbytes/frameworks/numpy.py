@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,12 @@ def to_value(x: Any) -> Value:
         if row.name.endswith(("time64", "delta64"))
         else value
     )
+
+
+def place_of(x: Any) -> Hashable | None:
+    if not isinstance(x, np.ndarray) or not x.nbytes:
+        return None
+    return x.__array_interface__["data"][0], x.dtype, x.shape, x.strides
 
 
 def _without_high_bits(row: dtypes.DType, flat: Array) -> Array:

@@ -25,12 +25,12 @@ from tensorbytes.ops import comparing
 from tensorbytes.ops.casting import Casting
 from tensorbytes.ops.fitting import Fitted, fit
 from tensorbytes.ops.plural import many
-from tensorbytes.ops.report import Loss, Report, refuse, unread_loss
+from tensorbytes.ops.report import Loss, Report, refuse, sharing_losses, unread_loss
 from tensorbytes.ops.selection import Selection
 from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses
 from tensorbytes.rows import Table
 from tensorbytes.tensor import amended
-from tensorbytes.tree import Document, Leaf, check_unread, read_all
+from tensorbytes.tree import Document, Leaf, check_unread, find_aliases, read_all
 
 
 def convert(
@@ -168,7 +168,7 @@ class _Job:
             if stream:
                 raise UsageError("it is a stream of objects: it has rows already", path=source.path)
             whole = self._select(first)
-            losses = row_losses(whole)
+            losses = [*row_losses(whole), *sharing_losses(whole, find_aliases(whole.leaves))]
             refuse(losses, self.allowed, self.format)
             self.report.losses += losses
             self.report.changes.append(f"unstacked along axis {unstack}")
@@ -255,7 +255,9 @@ class _Job:
         report.losses += losses
         if not document.leaves:
             return False
-        formats.get(self.format).write(document, dst, granted, self.options, self.sync)
+        chosen = formats.get(self.format)
+        report.losses += sharing_losses(document, chosen.written_apart(document, self.options))
+        chosen.write(document, dst, granted, self.options, self.sync)
         self.written.append((document, dst))
         report.files.append(storage.describe(dst))
         report.tensors += len(document.leaves)
@@ -292,6 +294,7 @@ class _Job:
         told = formats.document_meta_to_keep(document)
         if told:
             self.report.losses.append(Loss(None, "meta", f"metadata of the whole, such as {min(told)!r}"))
+        self.report.losses += sharing_losses(document, find_aliases(document.leaves))
         found = []
         for leaf in document.leaves:
             value: Any = leaf.read()
