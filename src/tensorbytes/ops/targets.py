@@ -5,7 +5,7 @@ What the target can't hold is told at the first rows that show it. Nothing is vi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from tensorbytes.errors import Hint, LossError, UsageError
 from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE
 from tensorbytes.formats._opened import Created
 from tensorbytes.ops import fitting
-from tensorbytes.ops.report import Loss, refuse
+from tensorbytes.ops.report import Loss, refuse, sharing_losses
 from tensorbytes.rows import Column, Table, join_masks
 from tensorbytes.tensor import Ragged, Strings, Tensor, Value, with_origin
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document, Leaf, find_aliases
 
 # Of a value's origin, what columns keep: the schema of a table tells it, too.
 _OF_COLUMNS = frozenset({"numpy.dtype", "timezone"})
@@ -107,6 +107,13 @@ class Target:
                 found.append(leaf)
         return Document(found, {} if self.rows else row.meta, origin={} if self.rows else row.origin)
 
+    def _note_sharing(self, row: Document, apart: Mapping[int, int]) -> None:
+        """Tell of tensors that share memory, of each name once."""
+        for loss in sharing_losses(row, apart):
+            if (loss.name, loss.feature) not in self._met:
+                self._met.add((loss.name, loss.feature))
+                self._add_losses([loss])
+
     def _note_lacking(self, table: Table) -> None:
         for name in table.present:
             if not any(loss.name == name and loss.feature == "missing" for loss in self.losses):
@@ -123,7 +130,7 @@ class RowTarget(Target):
 
     def __init__(self, format: str, allowed: frozenset[str], create: Callable[[], Created]) -> None:
         super().__init__(format, allowed)
-        chosen = formats.get(format)
+        self._chosen = chosen = formats.get(format)
         self._masks, self._notes = chosen.masks, chosen.complete
         self._fills = chosen.rows and not chosen.masks  # what a row lacks
         self._created = create()
@@ -141,7 +148,9 @@ class RowTarget(Target):
             self._created.add(held)
             self._count(held.columns, held.rows)
             return
-        row = self._held_row(item) if self._created.columns_only else item
+        columns = self._created.columns_only
+        self._note_sharing(item, find_aliases(item.leaves) if columns else self._chosen.written_apart(item, {}))
+        row = self._held_row(item) if columns else item
         self._created.add(row)
         self._count({column_name(leaf): leaf.read() for leaf in row.leaves}, 1)
 
@@ -208,6 +217,7 @@ class Stack(Target):
             return
         values = {name: leaf.read() for name, leaf in by_column(item.leaves).items()}
         self._add_losses(row_losses(self._new_leaves(item)))
+        self._note_sharing(item, find_aliases(item.leaves))
         self._check_names(values)
         for name, value in values.items():
             self._columns.setdefault(name, Column()).add_row(value)
