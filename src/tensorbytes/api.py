@@ -232,12 +232,26 @@ def _check_not_empty(opened: Opened, format: str | None) -> None:
 
 def _check_buffer(buffer: Any) -> memoryview:
     try:
-        return pinned(bytes_view(buffer))
+        return pinned(bytes_view(_unwrap(buffer)))
+    except UsageError:
+        raise
     except TypeError:
         hints = [Hint(operation="load", arguments=("path",), purpose="reads a file")] if isinstance(buffer, str) else []
         raise UsageError(expected="bytes or another buffer", got=type(buffer).__qualname__, hints=hints) from None
     except (BufferError, ValueError) as error:  # closed, released, or not willing
         raise UsageError(f"a {type(buffer).__qualname__} that can't be read: {error}") from None
+
+
+def _unwrap(buffer: Any) -> Any:
+    """The bytes in a string tensor of TensorFlow, or an array of objects, that holds them alone; anything else as it is.
+    The memory of these has addresses, not bytes."""
+    if type(buffer) is bytes or "O" not in memoryview(buffer).format:
+        return buffer
+    held = np.asarray(buffer)
+    if held.ndim or not isinstance(held.item(), bytes):
+        got = f"{type(buffer).__qualname__} of Python objects, of shape {list(held.shape)}"
+        raise UsageError(expected="bytes or another buffer", got=got, hints=[Hint(purpose="pass one of its items")])
+    return held.item()
 
 
 def _refuse_bytes(target: Any) -> None:

@@ -26,6 +26,7 @@ __all__ = ["IncompatibleKeys", "load_module", "save_module"]
 
 # The versions of a state_dict's modules, as the origin of a document has them: [[path, versions], ...], as JSON.
 _METADATA = "torch._metadata"
+_SHOWN = 24  # of what is wrong, in words
 
 
 class IncompatibleKeys(NamedTuple):
@@ -209,7 +210,8 @@ class _Comparison:
         hints = [Hint("allow", {"dtype"}, "to cast to the module's dtypes")] if self._dtypes else []
         if strict and any(keys) and not self._faults:
             hints = [Hint("strict", False, "to load what there is")]
-        listed = "\n".join(f"  {fault}" for fault in faults)
+        more = [f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
+        listed = "\n".join(f"  {_printable(fault)}" for fault in [*faults[:_SHOWN], *more])
         raise StateDictError(
             f"it does not fit {type(self._module).__name__}:\n{listed}",
             path=self.path,
@@ -223,6 +225,11 @@ class _Comparison:
         lacking = {name for name in keys.missing_keys if _is_meta(self._own.get(name))}
         unsaved = {name for name, buffer in self._module.named_buffers() if _is_meta(buffer)} - self._own.keys()
         return sorted(lacking | unsaved)
+
+
+def _printable(text: str) -> str:
+    """Names come from files, and go to terminals."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _place(own: Any) -> Hashable:

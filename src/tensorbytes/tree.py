@@ -136,8 +136,10 @@ def find_aliases(leaves: Sequence[Leaf], also: Callable[[Leaf], Any] | None = No
 def find_overlaps(leaves: Sequence[Leaf]) -> dict[int, int]:
     """The numbers of leaves that are other views of the memory of another leaf, each with the number of that one."""
     found: dict[int, int] = {}
+    known = [(leaf.extent, part) for part, leaf in enumerate(leaves) if leaf.extent is not None]
+    known.sort(key=lambda pair: (pair[0].storage, pair[0].start, -pair[0].end, pair[1]))
     widest: tuple[Extent, int] | None = None  # the one that reaches furthest so far
-    for extent, part in sorted((leaf.extent, part) for part, leaf in enumerate(leaves) if leaf.extent is not None):
+    for extent, part in known:
         if widest is None or extent.storage != widest[0].storage or extent.start >= widest[0].end:
             widest = extent, part
             continue

@@ -321,7 +321,7 @@ def test_losses_are_refused_until_allowed():
         tb.dumps(x, "tensorproto")
     assert caught.value.feature == "requires_grad"
     assert tb.loads(tb.dumps(x, "tensorproto", allow="requires_grad")).tolist() == [1, 1]
-    with pytest.raises(tb.errors.LossError, match="metadata of the whole, such as epoch='3'"):
+    with pytest.raises(tb.errors.LossError, match="metadata of the whole: epoch='3'"):
         tb.dumps({"a": np.ones(2)}, "raw", meta={"epoch": "3"})
     with pytest.raises(tb.errors.LossError, match="the name 'w'"):
         tb.dumps(np.ones(2), "tensorproto", name="w")
