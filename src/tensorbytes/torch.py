@@ -209,7 +209,7 @@ class _Comparison:
             return
         hints = [Hint("allow", {"dtype"}, "to cast to the module's dtypes")] if self._dtypes else []
         if strict and any(keys) and not self._faults:
-            hints = [Hint("strict", False, "to load what there is")]
+            hints = [Hint("strict", False, "to load what there is", of="torch.load_module")]
         more = [f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
         listed = "\n".join(f"  {_printable(fault)}" for fault in [*faults[:_SHOWN], *more])
         raise StateDictError(

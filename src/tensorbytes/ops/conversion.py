@@ -173,7 +173,8 @@ class _Job:
             self.report.changes.append(f"unstacked along axis {unstack}")
             self._convert_rows(lambda: _unstack(whole, unstack), stack, shards, progress)
         elif stream or not chosen.documents:
-            self._convert_rows(lambda: map(self._select, source.documents()), stack, shards, progress)
+            rows_of = lambda: map(self._select, source.documents())  # noqa: E731
+            self._convert_rows(rows_of, stack, shards, progress, single=not stream)
         else:
             self._convert_document(self.casting.apply(self._select(first)))
             self.report.losses += self.casting.losses.values()
@@ -325,11 +326,12 @@ class _Job:
         stack: bool | None,
         shards: int,
         progress: Callable[[int], None] | None,
+        single: bool = False,
     ) -> None:
         if self.casting:
             uncast = source
             source = lambda: map(self._cast_rows, uncast())  # noqa: E731
-        target = self._target(stack, shards)
+        target = self._target(stack, shards, single)
         self._found = []  # which the target tells, with its own
         try:
             some = False
@@ -366,7 +368,7 @@ class _Job:
         self.casting.forget()
         return rows.table_of(document)._replace(paths=item.paths) if isinstance(item, Table) else document
 
-    def _target(self, stack: bool | None, shards: int) -> RowTarget | Stack:
+    def _target(self, stack: bool | None, shards: int, single: bool) -> RowTarget | Stack:
         chosen = formats.get(self.format)
         stacks = stack or not (chosen.rows or chosen.streams)
         if stacks and stack is False:
@@ -380,7 +382,7 @@ class _Job:
             options = {**self.source.options_like(self.selection.takes, self.selection.renames), **options}
         chosen.check_create(options)
         create = lambda: chosen.create(self.dst, options, self.sync, shards)  # noqa: E731
-        return RowTarget(self.format, self.allowed, create, self._found)
+        return RowTarget(self.format, self.allowed, create, self._found, single)
 
 
 def _without_place(document: Document) -> Document:

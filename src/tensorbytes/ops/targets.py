@@ -136,9 +136,15 @@ class RowTarget(Target):
     """A file that holds rows, or a stream of objects."""
 
     def __init__(
-        self, format: str, allowed: frozenset[str], create: Callable[[], Created], found: Iterable[Loss] = ()
+        self,
+        format: str,
+        allowed: frozenset[str],
+        create: Callable[[], Created],
+        found: Iterable[Loss] = (),
+        single: bool = False,
     ) -> None:
         super().__init__(format, allowed, found)
+        self._single = single  # there is one row alone
         self._chosen = chosen = formats.get(format)
         self._masks, self._notes = chosen.masks, chosen.complete
         self._fills = chosen.rows and not chosen.masks  # what a row lacks
@@ -192,6 +198,8 @@ class RowTarget(Target):
         if self._masks:
             self._nones.update((column_name(leaf), None) for leaf in row.leaves if _is_missing(leaf))
             row = row._replace(leaves=[leaf for leaf in row.leaves if not _is_missing(leaf)])
+            if self._single:
+                self._note_nones()
         if self._notes:
             row = row._replace(leaves=list(map(_as_column, row.leaves)))
         news = self._new_leaves(row)
@@ -203,10 +211,15 @@ class RowTarget(Target):
 
     def close(self) -> list[str]:
         """Make it visible; the paths of the files."""
-        never = [name for name in self._nones if name not in self.names]
-        self._found += [Loss(name, "missing", "it is None in every row", dropped=True) for name in never]
+        self._note_nones()
         self._judge()
         return self._created.close()
+
+    def _note_nones(self) -> None:
+        """Tell of columns that were None whenever they were there."""
+        never = [name for name in self._nones if name not in self.names]
+        self._found += [Loss(name, "missing", "it is None in every row", dropped=True) for name in never]
+        self._nones.clear()
 
     def abort(self) -> None:
         self._created.abort()
