@@ -210,7 +210,8 @@ def loads(
 
     `to` is "numpy", "torch", "tensorflow", "jax", "scipy", "original" (where it came
     from), or "tensor" for the neutral value with its metadata. Arrays are views of the
-    buffer, so read-only where it is; copy them to change them.
+    buffer, so read-only where it is; copy them to change them. What was one tensor in several
+    places is one again: NumPy's very same array, torch's tensors of the same memory.
     """
     if to == "numpy" and (format is None or format == "tb") and device is None and limits is LIMITS and not options:
         array = shortcut.load(buffer)
