@@ -244,8 +244,8 @@ def _check_buffer(buffer: Any) -> memoryview:
 
 
 def _unwrap(buffer: Any) -> Any:
-    """The bytes in a string tensor of TensorFlow, or an array of objects, that holds them alone; anything else as it is.
-    The memory of these has addresses, not bytes."""
+    """The bytes in a string tensor of TensorFlow, or an array of objects, that holds them alone: its memory has an address,
+    not bytes. Anything else as it is."""
     if type(buffer) is bytes or "O" not in memoryview(buffer).format:
         return buffer
     held = np.asarray(buffer)

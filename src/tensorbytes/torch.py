@@ -77,8 +77,9 @@ def load_module(
 ) -> IncompatibleKeys:
     """Read the state of a module from a file into the module's own parameters and buffers.
 
-    A name that the file lacks is not missing if it is tied to one that the file has. Shapes, dtypes and ties are checked
-    before anything is changed. A module on the "meta" device gets memory, on `device` or on the CPU.
+    A name that the file lacks is not missing if it is tied to one that the file has. Shapes, dtypes and ties are
+    checked before anything is changed, names too, unless a module has loading rules of its own. A module on the
+    "meta" device gets memory, on `device` or on the CPU.
 
     Args:
         module: a torch.nn.Module.

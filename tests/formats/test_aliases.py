@@ -88,7 +88,7 @@ def test_assigning_keeps_the_weights_tied(format, tmp_path):
     fresh.load_state_dict(tb.load(path, format, to="torch"), assign=True)
     assert fresh[0].weight.data_ptr() == fresh[2].weight.data_ptr()
     same(fresh.state_dict(), module.state_dict())
-    parameters = {name: weight for name, weight in module.named_parameters(remove_duplicate=False)}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
     path = save(parameters, format, tmp_path, **({"extended": True} if format == "safetensors" else {}))
     found = tb.load(path, format, to="original")
     assert found["0.weight"] is found["2.weight"]
@@ -218,6 +218,13 @@ def test_memory_for_views_that_overlap_is_limited(tmp_path):
     assert len(tb.load(tmp_path / "x.pt")) == 200
 
 
+def one_byte(metadata):
+    """A safetensors file of one tensor, a."""
+    table = {"__metadata__": metadata, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}
+    text = json.dumps(table).encode()
+    return len(text).to_bytes(8, "little") + text + b"\1"
+
+
 # ---- safetensors -------------------------------------------------------------
 
 
@@ -310,24 +317,18 @@ def test_several_files_share_the_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "note",
-    ['{"a":{"aliases":[]}}', '{"a":{"aliases":{"b":1}}}', '{"a":{"aliases":{"c":{}}}}', '{"a":{"aliases":{"b":{"x":1}}}}',
-     '{"a":{"aliases":{"b":{"path":7}}}}', '{"a":{"aliases":{"b":{"path":[["key",1]]}}}}', '{"a":{"aliases":{"a":{}}}}'],
-)  # fmt: skip
-def test_notes_that_lie(note):
-    table = {"__metadata__": {"b": "a", "tensorbytes": note}, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}
-    text = json.dumps(table).encode()
-    raw = len(text).to_bytes(8, "little") + text + b"\1"
+    "aliases",
+    ["[]", '{"b":1}', '{"c":{}}', '{"b":{"x":1}}', '{"b":{"path":7}}', '{"b":{"path":[["key",1]]}}', '{"a":{}}'],
+)
+def test_notes_that_lie(aliases):
+    raw = one_byte({"b": "a", "tensorbytes": f'{{"a":{{"aliases":{aliases}}}}}'})
     for lazy in (False, True):
         with pytest.raises(tb.errors.CorruptError):
             list(formats.get("safetensors").decode(memoryview(raw), tb.errors.Limits(), lazy, {}))
 
 
 def test_very_many_names_of_one_tensor_are_limited():
-    names = {f"n{n}": "a" for n in range(3000)}
-    table = {"__metadata__": names, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}
-    text = json.dumps(table).encode()
-    raw = len(text).to_bytes(8, "little") + text + b"\1"
+    raw = one_byte({f"n{n}": "a" for n in range(3000)})
     assert len(tb.loads(raw)) == 3001
     with pytest.raises(tb.errors.LimitError):
         tb.loads(raw, limits=tb.errors.Limits(max_objects=2000))

@@ -164,7 +164,7 @@ def test_weights_that_are_tied_here_and_differ_in_the_file(tmp_path):
     untied = model(0)
     untied.head.weight = torch.nn.Parameter(untied.head.weight.detach() + 1)
     tb.torch.save_module(untied, tmp_path / "m.tb")
-    with pytest.raises(StateDictError, match="head.weight: tied to 'embed.weight' in the module, and of other values"):
+    with pytest.raises(StateDictError, match=r"head.weight: tied to 'embed.weight' in the module, and of"):
         tb.torch.load_module(model(1), tmp_path / "m.tb")
     tb.save({name: t.clone() for name, t in model(0).state_dict().items()}, tmp_path / "copies.tb")
     fresh = model(1)
@@ -246,7 +246,7 @@ def test_a_module_without_memory_gets_it_and_stays_tied(suffix, tmp_path):
     assert isinstance(empty.embed.weight, torch.nn.Parameter)
     with torch.device("meta"):
         larger = torch.nn.Sequential(OrderedDict(embed=torch.nn.Embedding(5, 4), other=torch.nn.Linear(2, 2)))
-    with pytest.raises(StateDictError, match="other.weight: on the 'meta' device"):
+    with pytest.raises(StateDictError, match=r"other.weight: on the 'meta' device"):
         tb.torch.load_module(larger, tmp_path / f"m.{suffix}", strict=False)
 
 

@@ -43,6 +43,16 @@ def losses_of(found):
     return {(loss.name, loss.feature, loss.what, loss.dropped) for loss in found}
 
 
+def refused(source, target, format):
+    """The losses that a conversion is refused for, if it is."""
+    try:
+        tb.convert(source, target, format=format)
+    except tb.errors.LossError as error:
+        left = [path for path in target.parent.iterdir() if path != source]
+        return left or losses_of(error.losses)
+    return set()
+
+
 def leaves_of(path, format):
     """What is in a file: values and metadata by the names of tensors, and the metadata of the whole."""
     documents = list(opening.open_file(path, format).documents(lazy=False))
@@ -53,19 +63,10 @@ def leaves_of(path, format):
 @pytest.mark.parametrize("format", MANY)
 def test_every_loss_is_named_before_a_byte_is_written(format, source, tmp_path):
     target = tmp_path / f"y{formats.get(format).suffixes[0]}"
-    try:
-        tb.convert(source, target, format=format)
-        told = set()
-    except tb.errors.LossError as error:
-        told = losses_of(error.losses)
-        assert told, str(error)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["x.tb"]
-    try:
-        report = tb.convert(source, target, format=format, allow="all")
-    except tb.errors.LossError as error:
-        assert "one length" in str(error) or "rows" in str(error)  # arrays that are no columns of one table
-        return
+    told = refused(source, target, format)
+    report = tb.convert(source, target, format=format, allow="all")
     assert told == losses_of(report.losses)
+    assert bool(told) is not formats.get(format).complete
     if not formats.get(format).self_describing:
         return
     found, meta = leaves_of(target, format)
@@ -89,7 +90,8 @@ def test_every_loss_is_named_before_a_byte_is_written(format, source, tmp_path):
 
 @pytest.mark.parametrize("format", ONE)
 def test_every_loss_of_a_single_tensor(format, tmp_path):
-    value = tb.Tensor("float32", (2,), np.ones(2, np.float32), "w", {"unit": "m", "axis": "t"}, {"requires_grad": "true"})
+    meta, origin = {"unit": "m", "axis": "t"}, {"requires_grad": "true"}
+    value = tb.Tensor("float32", (2,), np.ones(2, np.float32), "w", meta, origin)
     tb.save({"w": value}, tmp_path / "x.tb", meta={**WHOLE, "unit": "another"}, origin={"arrow.schema": "something"})
     target = tmp_path / f"y{formats.get(format).suffixes[0]}"
     with pytest.raises(tb.errors.LossError) as raised:

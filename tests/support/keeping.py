@@ -17,12 +17,13 @@ from tensorbytes import formats, opening
 from tensorbytes.testing import Outcome
 
 ALIASES = "Aliases: tied tensors"
-ALIASES_INTRO = """A tensor in two places, or two views of the same memory, converted to each format and read again. **exact**: it is one tensor
-again, for NumPy and torch. **told**: it comes back as two that are equal, and the report of `convert` lists that as a loss.
+ALIASES_INTRO = """A tensor in two places, or two views of the same memory, converted to each format and read again.
+**exact**: it is one tensor again, for NumPy and torch. **told**: it comes back as two that are equal, and the report of
+`convert` lists that as a loss.
 """
 METADATA = "Metadata: what users say of tensors, and what foreign files say of theirs"
-METADATA_INTRO = """What a file says beside its numbers is converted to each format, and from there to where it came from: it says the same
-again, or the conversion is refused, and lists all that would be lost.
+METADATA_INTRO = """What a file says beside its numbers is converted to each format, and from there to where it came
+from: it says the same again, or the conversion is refused, and lists all that would be lost.
 """
 INTROS = {ALIASES: ALIASES_INTRO, METADATA: METADATA_INTRO}
 
@@ -143,7 +144,8 @@ def _alone(meta: Mapping[str, str]) -> Source:
 
 
 def _columns(array: pa.Array, **field: Any) -> pa.Table:
-    return pa.table([array, pa.array([1, 2])], pa.schema([pa.field("x", array.type, **field), pa.field("n", pa.int64())]))
+    fields = [pa.field("x", array.type, **field), pa.field("n", pa.int64())]
+    return pa.table([array, pa.array([1, 2])], pa.schema(fields))
 
 
 _TENSORS = pa.ExtensionArray.from_storage(

@@ -276,17 +276,19 @@ def check_note(part: Part) -> None:
             raise wrong(f"{key!r} is unknown to this version")
         if type(value) is not _KEYS[key]:
             raise wrong(f"{key!r} is {value!r}")
-        if key == "aliases":
-            if not all(map(_is_place, value.values())):
-                raise wrong("'aliases' must hold a path and an index alone")
-        elif isinstance(value, dict) and not all(type(text) is str for text in value.values()):
-            raise wrong(f"{key!r} must hold text alone")
+        sound, held = (_is_place, "a path and an index") if key == "aliases" else (_is_text, "text")
+        if isinstance(value, dict) and not all(map(sound, value.values())):
+            raise wrong(f"{key!r} must hold {held} alone")
     if part.note.get("encoding", "bytes") not in ENCODINGS:
         raise wrong(f"the encoding {part.note['encoding']!r} is unknown")
     if not all(type(name) is str for name in part.note.get("parts", ())):
         raise wrong("'parts' must be a list of names")
     if not all(type(n) is int and n >= 0 for n in part.note.get("shape", ())):
         raise wrong(f"the shape {part.note['shape']!r}")
+
+
+def _is_text(text: Any) -> bool:
+    return type(text) is str
 
 
 def _is_place(said: Any) -> bool:

@@ -385,7 +385,8 @@ def _find_aliases(files: Sequence[File], meta: Mapping[str, str]) -> dict[str, s
     for name, aliases in told.items():
         unlisted = next((alias for alias in aliases if found.get(alias) != name), None)
         if unlisted is not None:
-            raise CorruptError(f"the note of {name!r} has the alias {unlisted!r}, which the metadata does not list", at=8)
+            what = f"the note of {name!r} has the alias {unlisted!r}, which the metadata does not list"
+            raise CorruptError(what, at=8)
     return {key: text for key, text in found.items() if text not in told or key in told[text]}
 
 

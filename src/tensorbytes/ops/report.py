@@ -81,13 +81,14 @@ def unread_loss(leaf: Leaf) -> Loss:
 def sharing_losses(document: Document, apart: Mapping[int, int]) -> list[Loss]:
     """What is lost of tensors that share memory: of those in `apart`, that they are one; and all that overlap."""
 
-    def loss(part: int, other: int, what: str) -> Loss:
-        return Loss(document.leaves[part].name, "aliases", f"{what} {document.leaves[other].name!r}: it is stored apart")
+    leaves = document.leaves
 
-    return [
-        *(loss(part, first, "that it is the same tensor as") for part, first in apart.items()),
-        *(loss(part, other, "that it overlaps the memory of") for part, other in find_overlaps(document.leaves).items()),
-    ]
+    def losses(pairs: Mapping[int, int], what: str) -> list[Loss]:
+        told = ((leaves[part].name, leaves[other].name) for part, other in pairs.items())
+        return [Loss(name, "aliases", f"{what} {other!r}: it is stored apart") for name, other in told]
+
+    same, overlapping = "that it is the same tensor as", "that it overlaps the memory of"
+    return [*losses(apart, same), *losses(find_overlaps(leaves), overlapping)]
 
 
 def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None:
