@@ -158,7 +158,7 @@ def to_document(
     for given in (meta, origin):
         if given is not None:
             _check_meta(given)
-    leaves = flatten(obj, frameworks.value_of, frameworks.place_of)
+    leaves = flatten(obj, frameworks.value_of, frameworks)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
         return Document([Leaf(with_origin(with_meta(leaf.value, name, meta), origin or {}), kind=leaf.kind)])
@@ -244,8 +244,8 @@ def _check_buffer(buffer: Any) -> memoryview:
 
 
 def _unwrap(buffer: Any) -> Any:
-    """The bytes in a string tensor of TensorFlow, or an array of objects, that holds them alone: its memory has an address,
-    not bytes. Anything else as it is."""
+    """The bytes in a string tensor of TensorFlow, or an array of objects, that holds them alone: its memory has an
+    address, not bytes. Anything else as it is."""
     if type(buffer) is bytes or "O" not in memoryview(buffer).format:
         return buffer
     held = np.asarray(buffer)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -206,25 +206,52 @@ _EMPTY = Tensor("bool", (0,), b"")
 _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
-def flatten(
-    obj: Any, to_value: Callable[[Any], Value | None], place_of: Callable[[Any], Hashable | None] | None = None
-) -> list[Leaf]:
+class Places(Protocol):
+    """What tells which tensors are the same view of the same memory: `frameworks` is one."""
+
+    def address_of(self, x: Any) -> int: ...
+    def place_of(self, x: Any) -> Hashable | None: ...
+
+
+class _Shared:
+    """The values of tensors, of each view of memory one: where it was held in the same way."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._first: dict[int, tuple[Any, Value]] = {}  # by address: most tensors are alone at theirs
+        self._known: dict[Hashable, Value] = {}
+
+    def value(self, x: Any, value: Value) -> Value:
+        """The value of this tensor, or of the one that was there before."""
+        address = self._places.address_of(x)
+        if not address:
+            return value
+        first = self._first.setdefault(address, (x, value))
+        if first[0] is x:
+            return value
+        self._known.setdefault(self._mark(*first), first[1])
+        return self._known.setdefault(self._mark(x, value), value)
+
+    def _mark(self, x: Any, value: Value) -> Hashable:
+        return self._places.place_of(x), tuple(value.origin.items())
+
+
+def flatten(obj: Any, to_value: Callable[[Any], Value | None], places: Places | None = None) -> list[Leaf]:
     """The leaves of a structure; `to_value` gives None for what is not a tensor.
 
     A tensor that occurs several times is one value in all of these leaves: the very same object, or another that is
-    the same view of the same memory, by what `place_of` says, and was held in the same way.
+    the same view of the same memory, by what `places` says, and was held in the same way.
     """
     leaves: list[Leaf] = []
-    # By identity and by place, which are theirs as long as they are held here.
+    # By identity and by address, which are theirs as long as they are held here.
     known: dict[int, tuple[Any, Value | None]] = {}
-    placed: dict[Hashable, Value] = {}
+    shared = None if places is None else _Shared(places)
 
     def once(x: Any) -> Value | None:
         if id(x) not in known:
             value = to_value(x)
-            place = place_of(x) if place_of is not None and value is not None else None
-            if place is not None and value is not None:
-                value = placed.setdefault((place, tuple(value.origin.items())), value)
+            if shared is not None and value is not None:
+                value = shared.value(x, value)
             known[id(x)] = x, value
         return known[id(x)][1]
 

@@ -59,10 +59,15 @@ def to_value(x: Any) -> Value:
     )
 
 
-def place_of(x: Any) -> Hashable | None:
+def address_of(x: Any) -> int:
     if not isinstance(x, np.ndarray) or not x.nbytes:
-        return None
-    return x.__array_interface__["data"][0], x.dtype, x.shape, x.strides
+        return 0
+    address: int = x.__array_interface__["data"][0]
+    return address
+
+
+def place_of(x: Array) -> Hashable:
+    return address_of(x), x.dtype, x.shape, x.strides
 
 
 def _without_high_bits(row: dtypes.DType, flat: Array) -> Array:

@@ -78,12 +78,16 @@ def to_value(x: Any) -> Value:
     )
 
 
-def place_of(x: Any) -> Hashable | None:
-    """Of sparse and nested tensors, which have several memories, only the object itself tells."""
+def address_of(x: Any) -> int:
+    """Sparse and nested tensors have several memories, or none: of these only the object itself tells."""
     if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.is_nested or x._is_zerotensor():
-        return None
-    address = x.data_ptr()
-    return (address, x.dtype, x.shape, x.stride(), x.device, x.is_conj(), x.is_neg()) if address else None
+        return 0
+    address: int = x.data_ptr()
+    return address
+
+
+def place_of(x: torch.Tensor) -> Hashable:
+    return x.data_ptr(), x.dtype, x.shape, x.stride(), x.device, x.is_conj(), x.is_neg()
 
 
 def _as_it_is(x: torch.Tensor) -> Tensor | None:

@@ -7,7 +7,7 @@ It is measured before anything is unfolded: every path through shared parts coun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -24,9 +24,9 @@ from tensorbytes.formats._torch import arrays, unread
 from tensorbytes.formats._torch.names import Name
 from tensorbytes.formats._torch.pickle_values import ODD_KEY, Ordered
 from tensorbytes.formats._torch.unread import Opaque
-from tensorbytes.formats._torch.values import Held, Storage
+from tensorbytes.formats._torch.values import Held, Storage, View
 from tensorbytes.tensor import InvalidValueError, Sparse, Strings, Tensor, Value, amended
-from tensorbytes.tree import Document, Leaf, Path, Step, find_overlaps, flatten, path_name
+from tensorbytes.tree import Document, Extent, Leaf, Path, Step, find_overlaps, flatten, path_name
 
 METADATA = "torch._metadata"
 _SCALARS = (bool, int, float, complex, str, bytes)
@@ -222,7 +222,8 @@ class _Reader:
     def __init__(self, notes: Notes, budget: Budget, lazy: bool) -> None:
         self.leaves: list[Leaf] = []
         self._notes, self._budget, self._lazy = notes, budget, lazy
-        self._shared: dict[Any, Value | Deferred] = {}  # the first value of each view of memory
+        self._firsts: dict[Extent, tuple[View, Value | Deferred]] = {}  # most are alone
+        self._shared: dict[Any, Value | Deferred] = {}  # where they are not: the first value of each view
         self._loaded: dict[int, tuple[Value | Deferred, Value]] = {}  # each with what keeps its number its own
         self._assembled: dict[int, tuple[_Note, Leaf]] = {}
         self._attributes: list[str] = []
@@ -252,8 +253,7 @@ class _Reader:
         extent = None
         if held.view is not None:
             extent = held.view.extent
-            told = (tuple(sorted(texts.items())) for texts in (value.origin, value.meta))
-            value = self._shared.setdefault((held.view, value.name, *told), value)
+            value = self._share(held.view, value)
         if not self._lazy:
             value = self._load(value)
         bits = value if isinstance(value, Tensor) and value.dtype == "bool" else None
@@ -265,6 +265,14 @@ class _Reader:
         check = partial(_check, held.storages, bits, at)
         self.leaves.append(Leaf(value, path, kind, check, at, extent=extent))
 
+    def _share(self, view: View, value: Value | Deferred) -> Value | Deferred:
+        """The value, or the one that is the same view of the same memory, and was held in the same way."""
+        first = self._firsts.setdefault(view.extent, (view, value))
+        if first[1] is value:
+            return value
+        self._shared.setdefault(_mark(*first), first[1])
+        return self._shared.setdefault(_mark(view, value), value)
+
     def _separate(self) -> None:
         """Other views of the memory of a tensor get memory of their own, unless nobody can write to it."""
         own: dict[int, Value | Deferred] = {}
@@ -275,7 +283,8 @@ class _Reader:
                 self._budget.copy(value.nbytes, "tensors that share memory", leaf.at)
                 copies = not self._lazy and not memoryview(value.data).readonly
                 own[id(value)] = replace(value, data=bytearray(value.data)) if copies else value
-        self.leaves = [leaf._replace(value=own.get(id(leaf.value), leaf.value)) for leaf in self.leaves]
+        if own:
+            self.leaves = [leaf._replace(value=own.get(id(leaf.value), leaf.value)) for leaf in self.leaves]
 
     def array(self, held: arrays.Held, path: Path) -> None:
         value: Any = held.made
@@ -380,6 +389,11 @@ class _Reader:
         self.leaves.append(leaf._replace(value=value, path=path, check=check))
         if type(node) in (Held, dict, list):  # which texts are the same object says nothing
             self._assembled[id(node)] = said, self.leaves[-1]
+
+
+def _mark(view: View, value: Value | Deferred) -> Hashable:
+    """What is the same of values that are one."""
+    return view, value.name, *(tuple(sorted(texts.items())) for texts in (value.origin, value.meta))
 
 
 def _check(storages: tuple[Storage, ...], value: Any, at: int) -> None:
