@@ -379,6 +379,8 @@ def document_of(files: Sequence[File], budget: Budget, lazy: bool, options: Opti
 
 def _find_aliases(files: Sequence[File], meta: Mapping[str, str]) -> dict[str, str]:
     """The further names of tensors, as the metadata lists them: each with the name under which it is stored."""
+    if not meta and not any(file.notes for file in files):
+        return {}
     stored = {entry.name for file in files for entry in file.entries}
     found = {key: text for key, text in meta.items() if text in stored and key not in stored}
     told = {name: note["aliases"] for file in files for name, note in file.notes.items() if "aliases" in note}

@@ -80,7 +80,6 @@ def unread_loss(leaf: Leaf) -> Loss:
 
 def sharing_losses(document: Document, apart: Mapping[int, int]) -> list[Loss]:
     """What is lost of tensors that share memory: of those in `apart`, that they are one; and all that overlap."""
-
     leaves = document.leaves
 
     def losses(pairs: Mapping[int, int], what: str) -> list[Loss]:
