@@ -8,7 +8,8 @@ with tensorbytes.open("model.tb") as f:
 for batch in tensorbytes.open_records("train.tfrecord").batches(1024): ...
 
 What is needed now and then is in modules: `errors` (all exceptions and warnings, Limits), `records` (schemas, indexes,
-splits, TensorBoard's events), `savedmodel`, `formats`, `frameworks`; `tensorbytes.testing` is imported by name.
+splits, TensorBoard's events), `savedmodel`, `torch` (whole modules), `formats`, `frameworks`; `tensorbytes.testing` is
+imported by name.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
-    from tensorbytes import errors, formats, frameworks, records, savedmodel
+    from tensorbytes import errors, formats, frameworks, records, savedmodel, torch
     from tensorbytes._wire import ACCELERATED
     from tensorbytes.api import buffers, dumps, equal, load, loads, open, save
     from tensorbytes.ops import bench, convert, diff, inspect, merge, quantize, repair, split, stats, verify
@@ -58,6 +59,7 @@ _PLACES = {
     "savedmodel": "savedmodel:",
     "split": "ops",
     "stats": "ops",
+    "torch": "torch:",
     "verify": "ops",
 }
 
@@ -91,6 +93,7 @@ __all__ = [
     "savedmodel",
     "split",
     "stats",
+    "torch",
     "verify",
 ]
 

@@ -158,7 +158,7 @@ def to_document(
     for given in (meta, origin):
         if given is not None:
             _check_meta(given)
-    leaves = flatten(obj, frameworks.value_of)
+    leaves = flatten(obj, frameworks.value_of, frameworks)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
         return Document([Leaf(with_origin(with_meta(leaf.value, name, meta), origin or {}), kind=leaf.kind)])
@@ -210,7 +210,8 @@ def loads(
 
     `to` is "numpy", "torch", "tensorflow", "jax", "scipy", "original" (where it came
     from), or "tensor" for the neutral value with its metadata. Arrays are views of the
-    buffer, so read-only where it is; copy them to change them.
+    buffer, so read-only where it is; copy them to change them. What was one tensor in several
+    places is one again: NumPy's very same array, torch's tensors of the same memory.
     """
     if to == "numpy" and (format is None or format == "tb") and device is None and limits is LIMITS and not options:
         array = shortcut.load(buffer)
@@ -232,12 +233,26 @@ def _check_not_empty(opened: Opened, format: str | None) -> None:
 
 def _check_buffer(buffer: Any) -> memoryview:
     try:
-        return pinned(bytes_view(buffer))
+        return pinned(bytes_view(_unwrap(buffer)))
+    except UsageError:
+        raise
     except TypeError:
         hints = [Hint(operation="load", arguments=("path",), purpose="reads a file")] if isinstance(buffer, str) else []
         raise UsageError(expected="bytes or another buffer", got=type(buffer).__qualname__, hints=hints) from None
     except (BufferError, ValueError) as error:  # closed, released, or not willing
         raise UsageError(f"a {type(buffer).__qualname__} that can't be read: {error}") from None
+
+
+def _unwrap(buffer: Any) -> Any:
+    """The bytes in a string tensor of TensorFlow, or an array of objects, that holds them alone: its memory has an
+    address, not bytes. Anything else as it is."""
+    if type(buffer) is bytes or "O" not in memoryview(buffer).format:
+        return buffer
+    held = np.asarray(buffer)
+    if held.ndim or not isinstance(held.item(), bytes):
+        got = f"{type(buffer).__qualname__} of Python objects, of shape {list(held.shape)}"
+        raise UsageError(expected="bytes or another buffer", got=got, hints=[Hint(purpose="pass one of its items")])
+    return held.item()
 
 
 def _refuse_bytes(target: Any) -> None:

@@ -245,6 +245,23 @@ class SchemaError(TensorbytesError, ValueError):
     """A record and its schema disagree, or two schemas do. The message names the feature."""
 
 
+class StateDictError(TensorbytesError, ValueError, RuntimeError):
+    """A file and a module disagree: on names, shapes, dtypes, or which weights are tied. The message lists all of it;
+    `missing_keys` are of the module alone, `unexpected_keys` of the file alone."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        missing_keys: Iterable[str] = (),
+        unexpected_keys: Iterable[str] = (),
+        at: int | None = None,
+        **rest: Unpack[Circumstances],
+    ) -> None:
+        super().__init__(what, at=at, **rest)
+        self.missing_keys, self.unexpected_keys = tuple(missing_keys), tuple(unexpected_keys)
+
+
 class UsageError(TensorbytesError, TypeError):
     """A call that makes no sense as written: swapped arguments, an unknown option."""
 

@@ -16,9 +16,9 @@ list of nothing but floats, stored as one tensor), or "dict", "list", "tuple" (e
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -39,11 +39,19 @@ class Stored(NamedTuple):
     quantization: Any = None  # quantization.Quantization
 
 
+class Extent(NamedTuple):
+    """The stretch of a storage that a tensor of a file is a view of, from its first byte to its last."""
+
+    storage: int
+    start: int
+    end: int
+
+
 class Leaf(NamedTuple):
     """One tensor of a structure, or of an open file, where it may not be read yet.
 
     `check` reads what lazy decoding left unread, and may raise. `at` is the offset that
-    its errors name.
+    its errors name. `extent` is known of tensors in files that say which memory is shared.
     """
 
     value: Value | Deferred
@@ -52,6 +60,7 @@ class Leaf(NamedTuple):
     check: Callable[[], None] | None = None
     at: int = 0
     stored: Stored | None = None
+    extent: Extent | None = None
 
     @property
     def name(self) -> str | None:
@@ -103,6 +112,42 @@ def read_all(leaves: list[Leaf]) -> list[Leaf]:
         if id(leaf.value) not in values:
             values[id(leaf.value)] = leaf.read()
     return [leaf._replace(value=values[id(leaf.value)]) for leaf in leaves]
+
+
+def find_aliases(leaves: Sequence[Leaf], also: Callable[[Leaf], Any] | None = None) -> dict[int, int]:
+    """The numbers of leaves whose value is that of an earlier leaf, each with the number of the first one.
+
+    `also` gives what else must be the same. Python's own values have no identity, nor has a value without a place.
+    """
+    if len({id(leaf.value) for leaf in leaves}) == len(leaves):  # most
+        return {}
+    found: dict[int, int] = {}
+    firsts: dict[Any, int] = {}
+    for part, leaf in enumerate(leaves):
+        if leaf.kind or not leaf.path:
+            continue
+        mark = id(leaf.value) if also is None else (id(leaf.value), also(leaf))
+        first = firsts.setdefault(mark, part)
+        if first != part:
+            found[part] = first
+    return found
+
+
+def find_overlaps(leaves: Sequence[Leaf]) -> dict[int, int]:
+    """The numbers of leaves that are other views of the memory of another leaf, each with the number of that one."""
+    found: dict[int, int] = {}
+    known = [(leaf.extent, part) for part, leaf in enumerate(leaves) if leaf.extent is not None]
+    known.sort(key=lambda pair: (pair[0].storage, pair[0].start, -pair[0].end, pair[1]))
+    widest: tuple[Extent, int] | None = None  # the one that reaches furthest so far
+    for extent, part in known:
+        if widest is None or extent.storage != widest[0].storage or extent.start >= widest[0].end:
+            widest = extent, part
+            continue
+        if leaves[part].value is not leaves[widest[1]].value:
+            found[part] = widest[1]
+        if extent.end > widest[0].end:
+            widest = extent, part
+    return found
 
 
 def check_unread(document: Document) -> Document:
@@ -161,17 +206,53 @@ _EMPTY = Tensor("bool", (0,), b"")
 _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
-def flatten(obj: Any, to_value: Callable[[Any], Value | None]) -> list[Leaf]:
+class Places(Protocol):
+    """What tells which tensors are the same view of the same memory: `frameworks` is one."""
+
+    def address_of(self, x: Any) -> int: ...
+    def place_of(self, x: Any) -> Hashable | None: ...
+
+
+class _Shared:
+    """The values of tensors, of each view of memory one: where it was held in the same way."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._first: dict[int, tuple[Any, Value]] = {}  # by address: most tensors are alone at theirs
+        self._known: dict[Hashable, Value] = {}
+
+    def value(self, x: Any, value: Value) -> Value:
+        """The value of this tensor, or of the one that was there before."""
+        address = self._places.address_of(x)
+        if not address:
+            return value
+        first = self._first.setdefault(address, (x, value))
+        if first[0] is x:
+            return value
+        self._known.setdefault(self._mark(*first), first[1])
+        return self._known.setdefault(self._mark(x, value), value)
+
+    def _mark(self, x: Any, value: Value) -> Hashable:
+        return self._places.place_of(x), tuple(value.origin.items())
+
+
+def flatten(obj: Any, to_value: Callable[[Any], Value | None], places: Places | None = None) -> list[Leaf]:
     """The leaves of a structure; `to_value` gives None for what is not a tensor.
 
-    A tensor that occurs several times, the very same object, is one value in all of these leaves.
+    A tensor that occurs several times is one value in all of these leaves: the very same object, or another that is
+    the same view of the same memory, by what `places` says, and was held in the same way.
     """
     leaves: list[Leaf] = []
-    known: dict[int, tuple[Any, Value | None]] = {}  # by identity, which is theirs as long as they are held here
+    # By identity and by address, which are theirs as long as they are held here.
+    known: dict[int, tuple[Any, Value | None]] = {}
+    shared = None if places is None else _Shared(places)
 
     def once(x: Any) -> Value | None:
         if id(x) not in known:
-            known[id(x)] = x, to_value(x)
+            value = to_value(x)
+            if shared is not None and value is not None:
+                value = shared.value(x, value)
+            known[id(x)] = x, value
         return known[id(x)][1]
 
     _flatten(obj, (), once, leaves)

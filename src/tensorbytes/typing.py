@@ -18,6 +18,8 @@ def bytes_view(buffer: Buffer) -> memoryview:
     view = memoryview(buffer)
     if view.format == "B" and view.ndim == 1 and view.contiguous:
         return view
+    if "O" in view.format:
+        raise TypeError("its memory has the addresses of Python objects, not their bytes")
     # cast() refuses shapes with a zero in them.
     return view.cast("B") if view.nbytes else memoryview(b"")
 

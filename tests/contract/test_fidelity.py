@@ -4,7 +4,7 @@ import pytest
 
 from tensorbytes import formats, frameworks, testing
 from tensorbytes.testing import Outcome
-from tests.support import ROOT, fidelity, presence
+from tests.support import ROOT, fidelity, keeping, presence
 
 PAGE = ROOT / "docs" / "fidelity.md"
 STALE = "docs/fidelity.md is out of date: run `make fidelity`"
@@ -31,6 +31,21 @@ def test_what_is_missing_stays_missing(committed):
         assert {name: fidelity.cell([made]) for name, made in outcomes.items()} == table[label], STALE
         assert {made.verdict for made in outcomes.values()} <= {"exact", "refused"}
         assert {name for name, made in outcomes.items() if made.verdict == "exact"} >= {"arrow", "parquet", "tb", "npz"}
+
+
+def test_ties_and_metadata_are_kept_or_told(committed):
+    for title, rows in keeping.measure(tuple(formats.writable())).items():
+        for label, outcomes in rows.items():
+            cells = {name: fidelity.cell([made]) for name, made in outcomes.items()}
+            assert cells == committed[title][label], STALE
+            assert {made.verdict for made in outcomes.values()} <= {"exact", "told", "refused"}
+            keeps = {name for name in outcomes if formats.get(name).aliases}
+            if title == keeping.METADATA:
+                assert {name for name, made in outcomes.items() if made.verdict == "exact"} >= {"tb", "npz", "arrow"}
+            elif "overlap" in label:
+                assert {outcomes[name].verdict for name in keeps} == {"told"}
+            else:
+                assert {outcomes[name].verdict for name in keeps - {"safetensors"}} == {"exact"}
 
 
 ONE_IN = 25  # of all cases, before each commit

@@ -28,7 +28,7 @@ LAYERS = [
     ["opening"],
     ["reader", "records"],
     ["api"],
-    ["ops", "savedmodel"],
+    ["ops", "savedmodel", "torch"],
     ["view"],
     ["__init__"],
     ["cli"],

@@ -108,3 +108,16 @@ def test_a_lie_about_the_origin_is_refused_not_followed():
     with pytest.raises(tb.errors.UnsupportedError, match="not a framework known here"):
         tb.loads(tb.dumps(X, origin={"framework": "pt"}), to="original")
     assert tb.loads(tb.dumps(X, meta={"framework": "pt"}), to="original").tolist() == X.tolist()
+
+
+@pytest.mark.parametrize("key", ["framework", "type", "memory_format", "format", "python"])
+@pytest.mark.parametrize("obj", [{}, X, {"a": X}], ids=["nothing", "a tensor", "a dict"])
+def test_safetensors_has_the_key_in_its_own_metadata(key, obj, tmp_path):
+    """Where other software looks for it."""
+    safetensors = pytest.importorskip("safetensors")
+    tb.save(obj, tmp_path / "x.safetensors", meta={key: "pt"})
+    with safetensors.safe_open(tmp_path / "x.safetensors", "np") as file:
+        assert file.metadata()[key] == "pt"
+    with tb.open(tmp_path / "x.safetensors") as file:
+        assert dict(file.meta) == {key: "pt"}
+    tb.load(tmp_path / "x.safetensors", to="original")

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support import ROOT, presence
+from tests.support import ROOT, keeping, presence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -31,6 +31,7 @@ from tensorbytes.testing import Case, Outcome
 # Formats that are only read have nothing to bring back.
 WRITTEN = [name for name in formats.writable() if formats.get(name).documents]
 VERDICTS = ("exact", "refused", "LOST", "unreadable", "crash")
+_GOOD = ("exact", "told", "refused")  # nothing is lost, or not in silence
 Results = dict[str, dict[str, Outcome]]  # column -> case id -> outcome
 
 
@@ -249,10 +250,10 @@ def cell(outcomes: list[Outcome]) -> str:
         return "-"
     counts = Counter(found.verdict for found in outcomes)
     words = []
-    for verdict in reversed(VERDICTS):
+    for verdict in reversed((*_GOOD, *VERDICTS[2:])):
         if counts[verdict]:
             number = f" {counts[verdict]}" if len(counts) > 1 else ""
-            text = f"{verdict}{number}" if verdict in ("exact", "refused") else f"**{verdict}{number}**"
+            text = f"{verdict}{number}" if verdict in _GOOD else f"**{verdict}{number}**"
             what = {word for found in outcomes if found.verdict == "LOST" for word in found.detail.split(", ")}
             words.append(f"{text} ({', '.join(sorted(what))})" if verdict == "LOST" else text)
     return ", ".join(words)
@@ -329,6 +330,9 @@ def render(results: Results, cases: list[Case]) -> str:
     found = presence.measure(names)
     lines = ([label, *(cell([outcomes[name]]) for name in names)] for label, outcomes in found.items())
     parts += [f"\n## {presence.TITLE}\n", presence.INTRO, markdown(["", *names], lines)]
+    for title, measured in keeping.measure(tuple(names)).items():
+        lines = ([label, *(cell([outcomes[name]]) for name in names)] for label, outcomes in measured.items())
+        parts += [f"\n## {title}\n", keeping.INTROS[title], markdown(["", *names], lines)]
     return "\n".join(parts) + "\n"
 
 

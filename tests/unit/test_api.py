@@ -321,7 +321,7 @@ def test_losses_are_refused_until_allowed():
         tb.dumps(x, "tensorproto")
     assert caught.value.feature == "requires_grad"
     assert tb.loads(tb.dumps(x, "tensorproto", allow="requires_grad")).tolist() == [1, 1]
-    with pytest.raises(tb.errors.LossError, match="metadata of the whole, such as epoch='3'"):
+    with pytest.raises(tb.errors.LossError, match="metadata of the whole: epoch='3'"):
         tb.dumps({"a": np.ones(2)}, "raw", meta={"epoch": "3"})
     with pytest.raises(tb.errors.LossError, match="the name 'w'"):
         tb.dumps(np.ones(2), "tensorproto", name="w")
@@ -473,3 +473,25 @@ def test_an_array_under_a_name_has_the_bytes_of_the_general_way(name, shape):
 def test_a_name_that_is_no_text_is_refused(name):
     with pytest.raises(tb.errors.TensorbytesError):
         tb.dumps(np.ones(3), name=name)
+
+
+def test_loads_takes_the_bytes_in_a_string_tensor():
+    """Their memory has addresses of Python objects, which were read as a file."""
+    tf = pytest.importorskip("tensorflow")
+    one, several = tb.dumps(np.arange(3.0)), tb.dumps({"a": np.ones(2)})
+    for x in (tf.constant(one), np.array(one, object)):
+        assert tb.loads(x).tolist() == [0, 1, 2]
+    assert tb.loads(tf.constant(several))["a"].tolist() == [1, 1]
+    for x in (tf.constant([one, one]), np.array([one], object), np.array("text", object), np.array(None, object)):
+        with pytest.raises(tb.errors.UsageError, match="Python objects"):
+            tb.loads(x)
+    with pytest.raises(TypeError, match="addresses"):
+        tb.Tensor("int64", (1,), np.array([one], object))
+
+
+def test_a_tensor_of_zeros_without_memory():
+    torch = pytest.importorskip("torch")
+    for x in (torch._efficientzerotensor(3), torch._efficientzerotensor((2, 3), dtype=torch.complex64)):
+        for format in ("tb", "torchfile", "safetensors"):
+            found = tb.loads(tb.dumps({"x": x, "y": x, "z": x[...]}, format), to="torch")
+            assert all(torch.equal(t, torch.zeros(x.shape, dtype=x.dtype)) for t in found.values())

@@ -47,6 +47,7 @@ EVERY = [
     *(kind("a fault", **PLACE) for kind in PLAIN),
     tb.errors.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
     tb.errors.MissingDependencyError("format 'arrow'", "arrow"),
+    tb.errors.StateDictError("a fault", missing_keys=["a"], unexpected_keys=["b"], **PLACE),
     Misfit("int64", "float32", (2, 3), missing=True, hints=HINTS),
 ]
 
@@ -89,6 +90,7 @@ def test_every_error_of_the_module_is_in_the_list():
         (tb.errors.MissingDependencyError, [ImportError]),
         (tb.errors.MissingNameError, [KeyError]),
         (tb.errors.SchemaError, [ValueError]),
+        (tb.errors.StateDictError, [ValueError, RuntimeError]),
         (tb.errors.UsageError, [TypeError]),
     ],
 )
@@ -229,6 +231,7 @@ CALLS = {
     "Feature": tb.records.Feature,
     "Quantize": Quantize,
     "RecordWriter": tb.RecordWriter,
+    "torch.load_module": tb.torch.load_module,
 }
 
 

@@ -48,6 +48,7 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "Quantize.scale": None,
     "RecordWriter.compression": None,
     "schema": None,
+    "strict": None,
     "to": None,
 }
 OPERATIONS: Mapping[str, str | None] = {

@@ -40,7 +40,7 @@ from tensorbytes.io.source import HEAD_BYTES, Source
 from tensorbytes.io.storage import Target
 from tensorbytes.rows import WRITE_ROWS, table_of_columns
 from tensorbytes.tensor import Strings, Tensor, Value
-from tensorbytes.tree import Document, Leaf, path_name, read_all
+from tensorbytes.tree import Document, Leaf, find_aliases, path_name, read_all
 from tensorbytes.typing import Buffer
 
 
@@ -96,6 +96,8 @@ _WORDS: dict[Any, str] = {
     object: "anything",
 }
 
+# How much of the text of an entry of metadata errors show.
+_MOST_TEXT = 80
 # Of a value's origin, what describes how it was held rather than what it is: dropping it loses nothing.
 ADVISORY = frozenset({"framework", "memory_format", "python", "type"})
 # The same of a whole structure: the versions of a state_dict's modules, the widths of a table's offsets.
@@ -171,6 +173,7 @@ class Format:
     documents: ClassVar[bool] = True  # False: holds rows alone
     rows: ClassVar[bool] = False  # True: holds tables of rows, which `create` takes as they are
     masks: ClassVar[bool] = False  # True: rows may lack columns
+    aliases: ClassVar[bool] = False  # True: a tensor in several places is stored once, and is one tensor again
     empty: ClassVar[bool] = False  # True: no bytes at all are a stream of no objects, or no rows
     framed: ClassVar[bool] = False  # True: its files are records with checksums, as `tfrecord/` frames them
     checksums: ClassVar[str] = ""  # its own ones, in words
@@ -229,6 +232,11 @@ class Format:
         This one is for formats whose `encode` gives a header and the tensor's own memory.
         """
         next(iter(self.encode(document, allow, options)), None)
+
+    def written_apart(self, document: Document, options: Options) -> dict[int, int]:
+        """The leaves that are the tensor of an earlier leaf, and would be written and read as another one: no value
+        is lost, but the report of `convert` tells it. Each with the number of that earlier leaf."""
+        return {} if self.aliases else find_aliases(document.leaves)
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         return b"".join(self.encode(document, allow, options))
@@ -502,9 +510,8 @@ def check_document(chosen: Format, document: Document, allow: frozenset[str]) ->
     """Refuse to drop metadata of a whole structure, for formats without a place for it."""
     told = document_meta_to_keep(document)
     if told and "meta" not in allow:
-        key = min(told)
         raise LossError(
-            f"format {chosen.name!r} can't hold metadata of the whole, such as {key}={told[key]!r}",
+            f"format {chosen.name!r} can't hold metadata of the whole: {_listed(told)}",
             feature="meta",
             hints=[Hint("allow", {"meta"}, "to drop it"), USE_TB],
         )
@@ -514,13 +521,21 @@ def _check_column(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> None:
     """Refuse to drop metadata of a column."""
     told = {key: text for key, text in meta_to_keep(leaf.value).items() if key != "numpy.dtype"}
     if told and "meta" not in allow:
-        key = min(told)
         raise LossError(
-            f"format {chosen.name!r} can't hold metadata of a column, such as {key}={told[key]!r}",
+            f"format {chosen.name!r} can't hold metadata of a column: {_listed(told)}",
             feature="meta",
             tensor=leaf.name,
             hints=[Hint("allow", {"meta"}, "to drop it"), USE_TB],
         )
+
+
+def _listed(told: Mapping[str, str]) -> str:
+    return ", ".join(meta_text(key, told[key]) for key in sorted(told))
+
+
+def meta_text(key: str, text: str) -> str:
+    """An entry of metadata, in the words of errors: its text may be long."""
+    return f"{key}={text!r}" if len(text) <= _MOST_TEXT else f"{key}={text[:_MOST_TEXT]!r}..."
 
 
 def meta_to_keep(value: Value | Deferred) -> dict[str, str]:
@@ -538,7 +553,7 @@ def bare_value(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> Value:
     """A leaf's value for a format without names or metadata, once nothing is lost in silence."""
     value = leaf.read()
     metadata = meta_to_keep(value)
-    losses = {key: f"metadata {key}={text!r}" for key, text in metadata.items()}
+    losses = {key: f"metadata {meta_text(key, text)}" for key, text in metadata.items()}
     if value.name is not None:
         losses["name"] = f"the name {value.name!r}"
     if leaf.kind not in ("", "numpy"):

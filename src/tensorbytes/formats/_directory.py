@@ -318,7 +318,7 @@ class Listed(Leaf):
 
     @classmethod
     def of(cls, directory: Directory, part: int, read: Callable[[], Leaf]) -> Listed:
-        made = tuple.__new__(cls, (None, (), "", None, 0, None))
+        made = tuple.__new__(cls, (None, (), "", None, 0, None, None))
         made._name, made._header, made._flags = directory.names[part], directory.headers[part], directory.flags[part]
         made._read = read
         return made

@@ -19,6 +19,8 @@ note. The keys of a note, all optional:
     index     the number of the leaf, for formats that keep no order
     document  metadata of the whole, on the first part
     document_origin  how the whole was held, on the first part
+    aliases   further names of the same tensor, for formats that list them: each with the `path` and the `index` of its
+              leaf, where these differ from the defaults
 
 The first part of a ragged or sparse value is its values, then come the index parts as in
 spec/frame.md. Strings, where a format has none, are their bytes (uint8); the last of the
@@ -31,6 +33,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,8 +53,9 @@ _STEPS: dict[str, type] = {"key": str, "number": int, "list": int, "tuple": int}
 _KEYS: dict[str, type] = {
     "path": list, "kind": str, "name": str, "meta": dict, "dtype": str, "layout": str,
     "parts": list, "shape": list, "encoding": str, "of": str, "index": int, "document": dict,
-    "origin": dict, "document_origin": dict,
+    "origin": dict, "document_origin": dict, "aliases": dict,
 }  # fmt: skip
+_PLACE: dict[str, type] = {"path": list, "index": int}
 _LABELS: dict[str, tuple[str, ...]] = {
     "strings": (),
     "ragged-shapes": ("splits0", "shapes"),
@@ -87,25 +91,30 @@ def pack(
     ordered: bool = True,
     advisory: bool = True,
     unnamed: str = UNNAMED,
+    aliases: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Part]:
     """The parts of a document, under names of which no two are the same.
 
     `holds` tells whether the format stores a dtype, or strings, by itself; other dtypes get
     a note (the caller stores them as integers of the same width), strings become bytes and
     offsets. Tensors are not read here: that is left to whoever writes them. `ordered=False` is
-    for formats that sort. `advisory=False` leaves out what only says how a value was held.
+    for formats that sort. `advisory=False` leaves out what only says how a value was held. `aliases` are numbers of
+    leaves that are noted on another one instead of being stored.
     """
     check_plain(document)
     plain = all(len(leaf.path) == 1 and leaf.path[0][0] == "key" for leaf in document.leaves)
     taken: set[str] = set()
     parts: list[Part] = []
+    stored: dict[int, dict[str, Any]] = {}  # the notes of leaves
     for index, leaf in enumerate(document.leaves):
+        if index in aliases:
+            continue
         note = _leaf_note(leaf, advisory)
         if not ordered and not plain and leaf.path:
             note["index"] = index
-        if document.meta and index == 0:
+        if document.meta and not parts:
             note["document"] = _texts(document.meta)
-        if index == 0:
+        if not parts:
             told = {key: text for key, text in document.origin.items() if advisory or key not in ADVISORY_OF_THE_WHOLE}
             if told:
                 note["document_origin"] = _texts(told)
@@ -124,6 +133,15 @@ def pack(
             if not isinstance(value, Strings) and not holds(value):
                 own["dtype"] = value.dtype
             parts.append(Part(name, value, own))
+        stored[index] = note
+    for index, kept in aliases.items():
+        leaf = document.leaves[index]
+        (name,) = _unique_names(str(leaf.name), ("",), taken)
+        utf8(name)
+        said: dict[str, Any] = {} if leaf.path == (("key", name),) else {"path": [list(step) for step in leaf.path]}
+        if not ordered and not plain:
+            said["index"] = index
+        stored[kept].setdefault("aliases", {})[name] = said
     return parts
 
 
@@ -222,7 +240,12 @@ def unpack(parts: Iterable[Part], budget: Budget, lazy: bool) -> Document:
             meta = part.note["document"]
         if "document_origin" in part.note:
             origin = part.note["document_origin"]
-        leaves.append((part.note.get("index", len(leaves)), _leaf(part, by_name, used, budget, lazy)))
+        leaf = _leaf(part, by_name, used, budget, lazy)
+        leaves.append((part.note.get("index", len(leaves)), leaf))
+        for name, said in part.note.get("aliases", {}).items():
+            budget.tensors(1, part.at)
+            path = _path(Part(name, part.value, said, part.at), budget)
+            leaves.append((said.get("index", len(leaves)), leaf._replace(path=path)))
     stray = next((name for name, part in by_name.items() if "of" in part.note and name not in used), None)
     if stray is not None:
         raise CorruptError(f"{stray!r} is a part of nothing", at=by_name[stray].at)
@@ -253,14 +276,23 @@ def check_note(part: Part) -> None:
             raise wrong(f"{key!r} is unknown to this version")
         if type(value) is not _KEYS[key]:
             raise wrong(f"{key!r} is {value!r}")
-        if isinstance(value, dict) and not all(type(text) is str for text in value.values()):
-            raise wrong(f"{key!r} must hold text alone")
+        sound, held = (_is_place, "a path and an index") if key == "aliases" else (_is_text, "text")
+        if isinstance(value, dict) and not all(map(sound, value.values())):
+            raise wrong(f"{key!r} must hold {held} alone")
     if part.note.get("encoding", "bytes") not in ENCODINGS:
         raise wrong(f"the encoding {part.note['encoding']!r} is unknown")
     if not all(type(name) is str for name in part.note.get("parts", ())):
         raise wrong("'parts' must be a list of names")
     if not all(type(n) is int and n >= 0 for n in part.note.get("shape", ())):
         raise wrong(f"the shape {part.note['shape']!r}")
+
+
+def _is_text(text: Any) -> bool:
+    return type(text) is str
+
+
+def _is_place(said: Any) -> bool:
+    return type(said) is dict and all(type(item) is _PLACE.get(key) for key, item in said.items())
 
 
 def _leaf(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budget, lazy: bool) -> Leaf:

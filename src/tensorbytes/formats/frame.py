@@ -58,7 +58,7 @@ from tensorbytes.rows import Table, concatenate, rebatch, table_of
 from tensorbytes.tensor import InvalidValueError, Tensor, Value
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, is_record_header
 from tensorbytes.tfrecord.walk import Walk
-from tensorbytes.tree import NO_META, Document, Leaf, Path, read_all
+from tensorbytes.tree import NO_META, Document, Leaf, Path, find_aliases, read_all
 from tensorbytes.typing import Buffer
 
 # Documents from this size on are checksummed in a second thread while they are written.
@@ -82,7 +82,7 @@ class Frame(Format):
     suffixes = (".tb",)
     read_by = "TensorFlow"
     holds = "everything"
-    complete = streams = rows = masks = framed = empty = True
+    complete = streams = rows = masks = aliases = framed = empty = True
     checksums = "CRC-32C of each tensor"
     write_options = _storing.OPTIONS
     compressions = _storing.PIPELINES
@@ -118,6 +118,10 @@ class Frame(Format):
         check_rows(document)
         for part, leaf in enumerate(document.leaves):
             _extension.encode(leaf, Place.of(document, part))
+
+    def written_apart(self, document: Document, options: Options) -> dict[int, int]:
+        kept = aliases_of(document.leaves, Storing.of(options))
+        return {part: first for part, first in find_aliases(document.leaves).items() if part not in kept}
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         storing = Storing.of(options)
@@ -286,18 +290,7 @@ def check_rows(document: Document) -> None:
 
 def aliases_of(leaves: Sequence[Leaf], storing: Storing = AS_IS) -> dict[int, int]:
     """The numbers of leaves whose value is that of an earlier leaf, and would be stored in the same way."""
-    if len({id(leaf.value) for leaf in leaves}) == len(leaves):  # most
-        return {}
-    found: dict[int, int] = {}
-    firsts: dict[Any, int] = {}
-    for part, leaf in enumerate(leaves):
-        if leaf.kind or not leaf.path:  # Python's own values have no identity
-            continue
-        mark = (id(leaf.value), storing.asked(leaf.name)) if storing.changes else id(leaf.value)
-        first = firsts.setdefault(mark, part)
-        if first != part:
-            found[part] = first
-    return found
+    return find_aliases(leaves, (lambda leaf: storing.asked(leaf.name)) if storing.changes else None)
 
 
 def whole(document: Document, storing: Storing = AS_IS) -> list[list[Any]]:

@@ -18,6 +18,11 @@ object of the notes (see _parts.py) by the names of the tensors they belong to. 
 flat dict of tensors have none. Metadata of the whole is the rest of "__metadata__".
 A single tensor is stored under the name "tensor"; its metadata is that of the whole.
 
+A tensor that has several names is stored under the first of them in the order of the alphabet; each other name is a
+key of "__metadata__" whose text is that first name, as safetensors.torch.save_model writes it. So a key that is not
+the name of a tensor, with the name of a tensor as its text, is a further name of that tensor. A tensor for which the
+metadata of users has such a key bears a note, `aliases`, that tells its real ones; so does one in a nested structure.
+
 `extended=True` stores what other readers could not make sense of by themselves: dtypes
 that safetensors lacks as U8 to U64 of the same width (complex128 as pairs of F64, along a
 further axis), types under 8 bits as U8 where they would not fill their last byte, strings
@@ -37,7 +42,7 @@ from typing import Any, NamedTuple
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred, Dense
-from tensorbytes.errors import MORE_TENSORS, USE_TB, Hint, LimitError, Limits, LossError, UsageError
+from tensorbytes.errors import MORE_TENSORS, USE_TB, CorruptError, Hint, LimitError, Limits, LossError, UsageError
 from tensorbytes.formats import (
     ADVISORY,
     ADVISORY_OF_THE_WHOLE,
@@ -59,7 +64,7 @@ from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.io import storage
 from tensorbytes.io.storage import Target
 from tensorbytes.tensor import Strings, Tensor, amended, fitting_tensor
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import NO_META, Document, Leaf, find_aliases
 from tensorbytes.typing import Buffer, pinned
 
 _WHOLE = {row.name for row in dtypes.DTYPES.values() if row.safetensors and row.bits >= 8}
@@ -78,7 +83,10 @@ class SafeTensors(Format):
     write_options = known_options(
         extended=Option(bool, "True stores what only tensorbytes understands, too", False),
         max_shard_bytes=Option(int | None, "several files of at most this many bytes, with an index"),
+        aliases=Option(bool, "False stores a tensor with several names once for each of them", True),
     )
+    read_options = known_options(aliases=Option(bool, "False: names that the metadata lists are metadata", True))
+    aliases = True
     unmistakable = True
     lists_quickly = True
 
@@ -94,9 +102,14 @@ class SafeTensors(Format):
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
         pieces(*_parts_of(document, allow, options))
 
+    def written_apart(self, document: Document, options: Options) -> dict[int, int]:
+        every = find_aliases(document.leaves)
+        named = _choose_aliases(document.leaves, document.meta) if options.get("aliases", True) else {}
+        return {part: first for part, first in every.items() if part not in named and first not in named}
+
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
-        yield document_of([read(data, budget)], budget, lazy)
+        yield document_of([read(data, budget)], budget, lazy, options)
 
     def salvage(self, data: memoryview, limits: Limits) -> Salvaged:
         budget = Budget(limits, len(data))
@@ -107,6 +120,9 @@ class SafeTensors(Format):
             there = {part.name for part in _parts.complete_parts(_read_parts([whole], lazy=True))}
             whole = whole._replace(entries=[entry for entry in file.entries if entry.name in there])
         lost = [entry.name for entry in file.entries if entry.name not in there]
+        gone = {name: kept for name, kept in _find_aliases([file], file.meta).items() if kept not in there}
+        whole = whole._replace(meta={key: text for key, text in file.meta.items() if key not in gone})
+        lost += gone
         heads = [name for name in lost if "of" not in file.notes.get(name, {})]  # not the parts of others
         return Salvaged(document_of([whole], budget, lazy=True), heads, {"extended": True} if file.notes else {})
 
@@ -142,7 +158,7 @@ class SafeTensors(Format):
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits)
-        yield document_of(shards.read(path, lambda data: read(data, budget), lazy), budget, lazy)
+        yield document_of(shards.read(path, lambda data: read(data, budget), lazy), budget, lazy, options)
 
 
 # ---- writing ----------------------------------------------------------------
@@ -157,7 +173,9 @@ def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tu
         value = leaves[0].value
         meta = {**value.meta, **meta}
         leaves = [leaves[0]._replace(value=amended(value, value.name, {}))]
-    parts = None if extended or document.origin.keys() - ADVISORY_OF_THE_WHOLE else _plain(leaves)
+    aliases = _choose_aliases(leaves, meta) if options.get("aliases", True) else {}
+    plain = not extended and not document.origin.keys() - ADVISORY_OF_THE_WHOLE
+    parts = _plain(leaves, aliases) if plain else None
     if parts is None and not extended:
         for leaf in leaves:
             _refuse(leaf)
@@ -173,7 +191,9 @@ def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tu
     if len(leaves) == 1 and not leaves[0].path and leaves[0].kind == "dict":
         return [], meta
     if parts is None:
-        parts = _parts.pack(Document(leaves, origin=document.origin), _holds, ordered=False, advisory=extended)
+        whole = Document(leaves, origin=document.origin)
+        parts = _parts.pack(whole, _holds, ordered=False, advisory=extended, aliases=aliases)
+    parts, meta = _with_aliases(parts, meta)
     if any(part.name == METADATA for part in parts):
         raise LossError(
             f"safetensors can't hold a tensor named {METADATA!r}",
@@ -183,7 +203,45 @@ def _parts_of(document: Document, allow: frozenset[str], options: Options) -> tu
     return parts, meta
 
 
-def _plain(leaves: list[Leaf]) -> list[Part] | None:
+def _choose_aliases(leaves: list[Leaf], meta: Mapping[str, str]) -> dict[int, int]:
+    """The leaves that become names of another one: of each group, all but the first in the order of the alphabet.
+
+    A name that can't be a key of the metadata, or is one of the user's, is stored like any other.
+    """
+    groups: dict[int, list[int]] = {}
+    for part, first in find_aliases(leaves).items():
+        groups.setdefault(first, [first]).append(part)
+    found: dict[int, int] = {}
+    for group in groups.values():
+        free = [part for part in group if leaves[part].name not in (*meta, NOTES, METADATA)]
+        kept, *others = sorted(free, key=lambda part: str(leaves[part].name)) or [-1]
+        found |= dict.fromkeys(others, kept)
+    return found
+
+
+def _with_aliases(parts: list[Part], meta: dict[str, str]) -> tuple[list[Part], dict[str, str]]:
+    """The parts and the metadata, with the further names of tensors among it.
+
+    Notes tell of them where a name and a text alone would not, or would tell what is not so.
+    """
+    names = {part.name for part in parts}
+    mistaken = {text for key, text in meta.items() if text in names and key not in names}
+    made: dict[str, str] = {}
+    for number, part in enumerate(parts):
+        aliases = part.note.get("aliases", {})
+        made |= dict.fromkeys(aliases, part.name)
+        told = aliases if part.name in mistaken or any(aliases.values()) else None
+        if told != part.note.get("aliases"):
+            rest = {key: item for key, item in part.note.items() if key != "aliases"}
+            parts[number] = part._replace(note=rest if told is None else {**rest, "aliases": told})
+    taken = min(made.keys() & meta.keys(), default=None)
+    if taken is not None:
+        hint = Hint(purpose="rename it")
+        raise LossError(f"the metadata key {taken!r} is the name of a tensor", feature="meta", hints=[hint, USE_TB])
+    return parts, {**meta, **made}
+
+
+def _plain(leaves: list[Leaf], aliases: Mapping[int, int]) -> list[Part] | None:
     """What _parts.pack gives for a flat dict of tensors alone: the usual case, and quick by the thousand."""
     parts = []
     for value, path, kind, *_ in leaves:
@@ -198,7 +256,12 @@ def _plain(leaves: list[Leaf]) -> list[Part] | None:
         ):  # not printable: half a character, perhaps
             return None
         parts.append(Part(name, value))
-    return parts
+    if not aliases:
+        return parts
+    for number, kept in aliases.items():
+        further = {**parts[kept].note.get("aliases", {}), parts[number].name: {}}
+        parts[kept] = parts[kept]._replace(note={"aliases": further})
+    return [part for number, part in enumerate(parts) if number not in aliases]
 
 
 def _holds(value: Dense) -> bool:
@@ -289,7 +352,7 @@ def _chain(head: bytes, rows: Iterable[tuple[_Stored, Part]]) -> Iterator[Buffer
 # ---- reading ----------------------------------------------------------------
 
 
-def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
+def document_of(files: Sequence[File], budget: Budget, lazy: bool, options: Options = NO_META) -> Document:
     """The document that one or several files hold."""
     if sum(len(file.entries) for file in files) > budget.max_tensors:
         raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
@@ -298,13 +361,35 @@ def document_of(files: Sequence[File], budget: Budget, lazy: bool) -> Document:
         meta = {**file.meta, **meta}
     if not any(file.entries for file in files):
         return Document([Leaf(amended(_EMPTY, None, meta), (), "dict")])
+    aliases = _find_aliases(files, meta) if options.get("aliases", True) else {}
+    meta = {key: text for key, text in meta.items() if key not in aliases}
     if any(file.notes for file in files):
-        document = _parts.unpack(_read_parts(files, lazy), budget, lazy)
+        document = _parts.unpack(_read_parts(files, lazy, aliases), budget, lazy)
         if len(document.leaves) == 1 and not document.leaves[0].path:
             return Document([_with_meta(document.leaves[0], meta)])
         return Document(document.leaves, meta, origin=document.origin)
     pinned_files = [(pinned(file.data), file.entries) for file in files]
-    return Document([_leaf(data, entry, lazy) for data, entries in pinned_files for entry in entries], meta)
+    leaves = [_leaf(data, entry, lazy) for data, entries in pinned_files for entry in entries]
+    if aliases:
+        budget.tensors(len(aliases), 8)
+        by_name = {leaf.name: leaf for leaf in leaves}
+        leaves += [by_name[kept]._replace(path=(("key", name),)) for name, kept in aliases.items()]
+    return Document(leaves, meta)
+
+
+def _find_aliases(files: Sequence[File], meta: Mapping[str, str]) -> dict[str, str]:
+    """The further names of tensors, as the metadata lists them: each with the name under which it is stored."""
+    if not meta and not any(file.notes for file in files):
+        return {}
+    stored = {entry.name for file in files for entry in file.entries}
+    found = {key: text for key, text in meta.items() if text in stored and key not in stored}
+    told = {name: note["aliases"] for file in files for name, note in file.notes.items() if "aliases" in note}
+    for name, aliases in told.items():
+        unlisted = next((alias for alias in aliases if found.get(alias) != name), None)
+        if unlisted is not None:
+            what = f"the note of {name!r} has the alias {unlisted!r}, which the metadata does not list"
+            raise CorruptError(what, at=8)
+    return {key: text for key, text in found.items() if text not in told or key in told[text]}
 
 
 def _with_meta(leaf: Leaf, meta: Mapping[str, str]) -> Leaf:
@@ -312,10 +397,18 @@ def _with_meta(leaf: Leaf, meta: Mapping[str, str]) -> Leaf:
     return leaf._replace(value=amended(value, value.name, {**value.meta, **meta}))
 
 
-def _read_parts(files: Sequence[File], lazy: bool) -> Iterator[Part]:
+def _read_parts(files: Sequence[File], lazy: bool, aliases: Mapping[str, str] = NO_META) -> Iterator[Part]:
+    further: dict[str, dict[str, Any]] = {}
+    for name, kept in aliases.items():
+        further.setdefault(kept, {})[name] = {}
     for file in files:
         for entry in file.entries:
-            yield Part(entry.name, _value(file.data, entry, lazy), file.notes.get(entry.name, {}), entry.begin)
+            note = file.notes.get(entry.name, {})
+            names = further.get(entry.name, {})
+            if names or "aliases" in note:
+                told = note.get("aliases", {})
+                note = {**note, "aliases": {name: told.get(name, {}) for name in names}}
+            yield Part(entry.name, _value(file.data, entry, lazy), note, entry.begin)
 
 
 def _value(data: memoryview, entry: HeaderEntry, lazy: bool) -> Tensor | Deferred:

@@ -19,14 +19,15 @@ place when it is loaded, left out with objects="skip" (None stands for it in lis
 Nothing is imported, called or evaluated on the word of a file.
 
 Read as something else: an OrderedDict, a defaultdict and a Counter as a dict, torch.Size as a
-tuple, torch.dtype, torch.device and torch.layout as text. Tensors that share a storage come as equal tensors
-of their own. The `_metadata` of a state_dict (the versions of its modules) is kept as
-metadata of the whole, "torch._metadata": JSON, [[path, metadata], ...]; saving it again
-restores it. NumPy's arrays and scalars of plain dtypes are read as such. Sets, other objects
-and tensors with attributes are not read.
+tuple, torch.dtype, torch.device and torch.layout as text. Tensors that are the same view of a
+storage are one tensor; other views of the same memory come as tensors of their own. The
+`_metadata` of a state_dict (the versions of its modules) is kept as metadata of the whole,
+"torch._metadata": JSON, [[path, metadata], ...]; saving it again restores it. NumPy's arrays and
+scalars of plain dtypes are read as such. Sets, other objects and tensors with attributes are not read.
 
 Written as torch does: numbers, text, bytes, containers, tensors, Parameters, Buffers,
-sparse, quantized and nested tensors, the device. What torch has no form for:
+sparse, quantized and nested tensors, the device. A tensor that has several places is one object
+of the pickle, with one storage. What torch has no form for:
 
     dtypes that torch lacks        an integer type of the same width, and a note
     NumPy arrays of strings        lists in lists, and a note
@@ -75,7 +76,7 @@ class TorchFile(Format):
     suffixes = (".pt", ".pth")
     read_by = "PyTorch"
     holds = "everything"
-    complete = True
+    complete = aliases = True
     checksums = "CRC-32 of each storage"
     read_options = known_options(objects=unread.OPTION)
     unmistakable = True

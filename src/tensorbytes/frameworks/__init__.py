@@ -1,14 +1,17 @@
 """The frameworks: each module turns its tensors into neutral values and back.
 
-A module has `to_value(x)` and `from_value(value, device)`. Nothing is imported
-speculatively: a tensor's own class tells which framework it is from, and that
-framework is then loaded already.
+A module has `to_value(x)` and `from_value(value, device)`. It may have `address_of(x)`, where the memory of a tensor
+starts, and then `place_of(x)`: all that two tensors have in common that are the same view of the same memory.
+
+Nothing is imported speculatively: a tensor's own class tells which framework it is from, and that framework is then
+loaded already.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections import UserDict
+from collections.abc import Callable, Hashable
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -34,6 +37,7 @@ _NEUTRAL = (Tensor, Strings, Ragged, Sparse)
 # What marks the columns and tables of pandas, pyarrow and Polars.
 _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
 _found: dict[type, str] = {}
+_addresses: dict[type, Callable[[Any], int]] = {}
 
 
 @cache
@@ -60,6 +64,7 @@ def register(name: str, module: str, packages: tuple[str, ...], extra: str = "")
     BUILTIN[name], _MODULES[name] = (packages, extra), module
     _BY_PACKAGE.update(dict.fromkeys(packages, name))
     _found.clear()
+    _addresses.clear()
 
 
 @cache
@@ -129,6 +134,28 @@ def value_of(x: Any) -> Value | None:
     except InvalidValueError as error:  # a framework that does not check what it is given
         raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error.fault}") from None
     return converted
+
+
+def address_of(x: Any) -> int:
+    """Where the memory of a tensor starts; 0 where that is not known."""
+    kind = type(x)
+    if kind not in _addresses:
+        name = of(x)
+        _addresses[kind] = getattr(get(name), "address_of", _nowhere) if name in BUILTIN else _nowhere
+    return _addresses[kind](x)
+
+
+def _nowhere(x: Any) -> int:
+    return 0
+
+
+def place_of(x: Any) -> Hashable | None:
+    """What is the same of two tensors that are the same view of the same memory; None where that is not known."""
+    if not address_of(x):
+        return None
+    name = str(of(x))
+    place: Hashable = get(name).place_of(x)
+    return name, place
 
 
 def _by_protocol(x: Any) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,17 @@ def to_value(x: Any) -> Value:
         if row.name.endswith(("time64", "delta64"))
         else value
     )
+
+
+def address_of(x: Any) -> int:
+    if not isinstance(x, np.ndarray) or not x.nbytes:
+        return 0
+    address: int = x.__array_interface__["data"][0]
+    return address
+
+
+def place_of(x: Array) -> Hashable:
+    return address_of(x), x.dtype, x.shape, x.strides
 
 
 def _without_high_bits(row: dtypes.DType, flat: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,18 @@ def to_value(x: Any) -> Value:
         f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor",
         hints=[Hint(purpose="pass x.as_subclass(torch.Tensor), or the tensors inside it")],
     )
+
+
+def address_of(x: Any) -> int:
+    """Sparse and nested tensors have several memories, or none: of these only the object itself tells."""
+    if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.is_nested or x._is_zerotensor():
+        return 0
+    address: int = x.data_ptr()
+    return address
+
+
+def place_of(x: torch.Tensor) -> Hashable:
+    return x.data_ptr(), x.dtype, x.shape, x.stride(), x.device, x.is_conj(), x.is_neg()
 
 
 def _as_it_is(x: torch.Tensor) -> Tensor | None:

@@ -39,6 +39,7 @@ class Casting:
         # The leaves that are cast, by the values that stand for them; why one can't be.
         self._cast_leaves: dict[int, tuple[Leaf, str]] = {}
         self._refusals: dict[int, LossError | None] = {}
+        self._made: dict[tuple[int, str], Deferred] = {}  # by the value and the type
 
     def __bool__(self) -> bool:
         return bool(self._wanted)
@@ -65,16 +66,21 @@ class Casting:
         wanted, (_, dtype, shape, _) = self._wanted[pattern], leaf.header
         if dtype == wanted:
             return leaf
+        known = self._made.get((id(value), wanted))
+        if known is not None:  # a tensor in several places is cast once
+            return leaf._replace(value=known, stored=None)
         size = value.nbytes // dtypes.get(dtype).itemsize * dtypes.get(wanted).itemsize
         later = Deferred(
             "tensor", wanted, shape, lambda: self._cast(leaf, wanted), size, None, value.name, value.meta, value.origin
         )
         self._cast_leaves[id(later)] = leaf, wanted
+        self._made[id(value), wanted] = later
         return leaf._replace(value=later, stored=None)
 
     def forget(self) -> None:
         """Let go of the leaves that were looked at: of rows there are always more."""
         self._cast_leaves.clear()
+        self._made.clear()
         self._refusals.clear()
 
     def check(self, leaf: Leaf) -> None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats, opening, rows
-from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UsageError
+from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
 from tensorbytes.io import storage
@@ -25,12 +25,12 @@ from tensorbytes.ops import comparing
 from tensorbytes.ops.casting import Casting
 from tensorbytes.ops.fitting import Fitted, fit
 from tensorbytes.ops.plural import many
-from tensorbytes.ops.report import Loss, Report, refuse, unread_loss
+from tensorbytes.ops.report import Loss, Report, refuse, sharing_losses, unread_loss
 from tensorbytes.ops.selection import Selection
-from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses
+from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses, whole_losses
 from tensorbytes.rows import Table
 from tensorbytes.tensor import amended
-from tensorbytes.tree import Document, Leaf, check_unread, read_all
+from tensorbytes.tree import Document, Leaf, check_unread, find_aliases, read_all
 
 
 def convert(
@@ -146,6 +146,7 @@ class _Job:
         self.report = Report(source.path, source.format, storage.describe(dst), format)
         self.written: list[tuple[Document, Any]] = []  # documents and where they went
         self.rows: Callable[[], Iterator[Table | Document]] = lambda: iter(())  # or the rows that went to the target
+        self._found: list[Loss] = []  # not judged yet: all losses are told together
 
     def run(
         self, stack: bool | None, unstack: int | None, shards: int, progress: Callable[[int], None] | None
@@ -158,7 +159,7 @@ class _Job:
         if source.rows and unstack is None and not self._says_more_than_rows():
             self._convert_rows(self._tables, stack, shards, progress)
             return self.report
-        first = next(documents, None)
+        first = self._first(documents)
         if not source.chosen.documents:
             raise UsageError("it holds rows already: only arrays are unstacked", path=source.path)
         if first is None:
@@ -168,17 +169,33 @@ class _Job:
             if stream:
                 raise UsageError("it is a stream of objects: it has rows already", path=source.path)
             whole = self._select(first)
-            losses = row_losses(whole)
-            refuse(losses, self.allowed, self.format)
-            self.report.losses += losses
+            self._found += [*row_losses(whole), *sharing_losses(whole, find_aliases(whole.leaves))]
             self.report.changes.append(f"unstacked along axis {unstack}")
             self._convert_rows(lambda: _unstack(whole, unstack), stack, shards, progress)
         elif stream or not chosen.documents:
-            self._convert_rows(lambda: map(self._select, source.documents()), stack, shards, progress)
+            rows_of = lambda: map(self._select, source.documents())  # noqa: E731
+            self._convert_rows(rows_of, stack, shards, progress, single=not stream)
         else:
             self._convert_document(self.casting.apply(self._select(first)))
             self.report.losses += self.casting.losses.values()
         return self.report
+
+    def _judge(self, losses: Iterable[Loss]) -> None:
+        """Raise LossError over what is lost, unless it is allowed: then the report has it."""
+        found, self._found = [*self._found, *losses], []
+        refuse(found, self.allowed, self.format)
+        self.report.losses += found
+
+    def _first(self, documents: Iterator[Document]) -> Document | None:
+        """The first document. If nothing is left without what is not read, that is what is told."""
+        try:
+            first = next(documents, None)
+        except UnsupportedError:
+            self._judge(())
+            raise
+        if first is None:
+            self._judge(())
+        return first
 
     def _documents(self) -> Iterator[Document]:
         """What the source holds, without what of it is not read, if leaving that out is allowed."""
@@ -188,9 +205,7 @@ class _Job:
         objects = [leaf for document in found for leaf in document.leaves if leaf.kind == "object"]
         if not objects:
             return iter(found)
-        losses = [unread_loss(leaf) for leaf in objects if self.selection.takes(leaf.name)]
-        refuse(losses, self.allowed, self.format)
-        self.report.losses += losses
+        self._found += [unread_loss(leaf) for leaf in objects if self.selection.takes(leaf.name)]
         self.source = self.source.without_objects()
         return self.source.documents()
 
@@ -204,8 +219,7 @@ class _Job:
         document = self.source.as_document()
         losses = [] if document is None else row_losses(self.selection.apply(_without_place(document)))
         if losses and not formats.get(self.format).documents:
-            refuse(losses, self.allowed, self.format)
-            self.report.losses += losses
+            self._found += losses
             return False
         return bool(losses)
 
@@ -222,7 +236,7 @@ class _Job:
             self._convert_each(document)
             return
         found = self._fit(document)
-        refuse(found.losses, self.allowed, self.format)
+        self._judge(found.losses)
         if not self._write(found, self.dst):
             raise LossError(
                 _describe_nothing_left(self.format, self.report.losses),
@@ -250,12 +264,13 @@ class _Job:
 
     def _write(self, found: Fitted, dst: Any) -> bool:
         """Write it; False if nothing is left of it."""
-        document, granted, losses = found
+        document, granted, _ = found
         report = self.report
-        report.losses += losses
         if not document.leaves:
             return False
-        formats.get(self.format).write(document, dst, granted, self.options, self.sync)
+        chosen = formats.get(self.format)
+        report.losses += sharing_losses(document, chosen.written_apart(document, self.options))
+        chosen.write(document, dst, granted, self.options, self.sync)
         self.written.append((document, dst))
         report.files.append(storage.describe(dst))
         report.tensors += len(document.leaves)
@@ -268,6 +283,8 @@ class _Job:
         value: Any = leaf.read()
         # Metadata of the whole is that of its only tensor.
         meta = {**document.meta, **value.meta}
+        told = formats.document_meta_to_keep(document)
+        self._found += whole_losses({key: text for key, text in told.items() if meta.get(key) != text})
 
         def document_named(name: str | None) -> Document:
             return Document([Leaf(amended(value, name, meta), kind=leaf.kind)], item=document.item)
@@ -289,16 +306,14 @@ class _Job:
                     f"{paths[path]!r} and {leaf.name!r} would share the file {path}", hints=[Hint(purpose="rename one")]
                 )
             paths[path] = str(leaf.name)
-        told = formats.document_meta_to_keep(document)
-        if told:
-            self.report.losses.append(Loss(None, "meta", f"metadata of the whole, such as {min(told)!r}"))
+        self._found += whole_losses(formats.document_meta_to_keep(document))
+        self._found += sharing_losses(document, find_aliases(document.leaves))
         found = []
         for leaf in document.leaves:
             value: Any = leaf.read()
             alone = Document([Leaf(amended(value, None, value.meta), kind=leaf.kind)])
             found.append(self._fit(alone, leaf.name))
-        every = [*self.report.losses, *(loss for one in found for loss in one.losses)]
-        refuse(every, self.allowed, self.format)
+        self._judge(loss for one in found for loss in one.losses)
         for path, one in zip(paths, found, strict=True):
             self._write(one, path)
         self.report.changes.append(f"{len(self.report.files)} files, one for each tensor")
@@ -311,11 +326,13 @@ class _Job:
         stack: bool | None,
         shards: int,
         progress: Callable[[int], None] | None,
+        single: bool = False,
     ) -> None:
         if self.casting:
             uncast = source
             source = lambda: map(self._cast_rows, uncast())  # noqa: E731
-        target = self._target(stack, shards)
+        target = self._target(stack, shards, single)
+        self._found = []  # which the target tells, with its own
         try:
             some = False
             for item in source():
@@ -351,7 +368,7 @@ class _Job:
         self.casting.forget()
         return rows.table_of(document)._replace(paths=item.paths) if isinstance(item, Table) else document
 
-    def _target(self, stack: bool | None, shards: int) -> RowTarget | Stack:
+    def _target(self, stack: bool | None, shards: int, single: bool) -> RowTarget | Stack:
         chosen = formats.get(self.format)
         stacks = stack or not (chosen.rows or chosen.streams)
         if stacks and stack is False:
@@ -359,12 +376,13 @@ class _Job:
         if not stacks and "{name}" in storage.describe(self.dst):
             raise UsageError("{name} in the target is for tensors, not for rows")
         if stacks:
-            return Stack(self.format, self.allowed)
+            return Stack(self.format, self.allowed, self._found, lambda document: self._fit(document).losses)
         options = self.options
         if self.source.format == self.format:
             options = {**self.source.options_like(self.selection.takes, self.selection.renames), **options}
         chosen.check_create(options)
-        return RowTarget(self.format, self.allowed, lambda: chosen.create(self.dst, options, self.sync, shards))
+        create = lambda: chosen.create(self.dst, options, self.sync, shards)  # noqa: E731
+        return RowTarget(self.format, self.allowed, create, self._found, single)
 
 
 def _without_place(document: Document) -> Document:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tensorbytes.errors import USE_TB, Hint, LossError
 from tensorbytes.notebook import Displayed
 from tensorbytes.ops.plural import many
-from tensorbytes.tree import Leaf
+from tensorbytes.tree import Document, Leaf, find_overlaps
 
 _SHOWN = 12
+# Losses that change no value: they are told, and refused by nobody.
+TOLD = frozenset({"aliases"})
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,22 @@ def unread_loss(leaf: Leaf) -> Loss:
     return Loss(leaf.name, "objects", what, dropped=True)
 
 
+def sharing_losses(document: Document, apart: Mapping[int, int]) -> list[Loss]:
+    """What is lost of tensors that share memory: of those in `apart`, that they are one; and all that overlap."""
+    leaves = document.leaves
+
+    def losses(pairs: Mapping[int, int], what: str) -> list[Loss]:
+        told = ((leaves[part].name, leaves[other].name) for part, other in pairs.items())
+        return [Loss(name, "aliases", f"{what} {other!r}: it is stored apart") for name, other in told]
+
+    same, overlapping = "that it is the same tensor as", "that it overlaps the memory of"
+    return [*losses(apart, same), *losses(find_overlaps(leaves), overlapping)]
+
+
 def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None:
     """Raise unless every loss is allowed; the error lists those that are not."""
-    unallowed = [loss for loss in losses if loss.feature not in allowed and "all" not in allowed]
+    granted = allowed | TOLD
+    unallowed = [loss for loss in losses if loss.feature not in granted and "all" not in granted]
     if not unallowed:
         return
     features = sorted({loss.feature for loss in unallowed})

@@ -85,8 +85,8 @@ def _notes(text: str | None, header: Mapping[str, Any], budget: Budget) -> dict[
     for name, note in notes.items():
         if name not in header:
             raise CorruptError(f"a note for {name!r}, which is not in the file", at=8)
-        if type(note) is not dict:
-            raise CorruptError(f"the note of {name!r} is not a JSON object", at=8)
+        if type(note) is not dict or type(note.get("aliases", {})) is not dict:
+            raise CorruptError(f"the note of {name!r} is not a JSON object, or its aliases are not", at=8)
     return notes
 
 

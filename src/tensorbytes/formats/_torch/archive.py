@@ -261,15 +261,16 @@ class _OldStorages:
         if content is None or len(content) != count * width:
             raise FaultError(f"the storage {key!r} is not there, or of another size")
         if view is not None:
-            content = _window(content, view, width)
+            content, skipped = _window(content, view, width)
+            at += skipped
         return Storage(dtype, content, location, at, False, None)
 
 
-def _window(content: memoryview, view: Any, width: int) -> memoryview:
-    """A part of a storage, as the oldest files have them: (its key, offset, size)."""
+def _window(content: memoryview, view: Any, width: int) -> tuple[memoryview, int]:
+    """A part of a storage, as the oldest files have them (its key, offset, size), and how many bytes are before it."""
     if type(view) is not tuple or len(view) != 3 or not all(type(n) is int and n >= 0 for n in view[1:]):
         raise FaultError("a view of a storage without an offset and a size")
     start, end = view[1] * width, (view[1] + view[2]) * width
     if end > len(content):
         raise FaultError(f"a view ends at byte {end} of a storage of {len(content)}")
-    return content[start:end]
+    return content[start:end], start

@@ -21,7 +21,7 @@ class Write:
 
 
 class Pickler:
-    """Collects the pieces of one pickle. Names and words that come again are recalled."""
+    """Collects the pieces of one pickle. Names, words and shared values that come again are recalled."""
 
     def __init__(self) -> None:
         self._pieces = [b"\x80\x02"]
@@ -55,6 +55,15 @@ class Pickler:
             self._pieces.append(piece + store)
         else:
             self._pieces.append(recall)
+
+    def shared(self, key: str, obj: Any) -> None:
+        """A value that comes in several places, and is one object in all of them."""
+        if key in self._memo:
+            self.put(self._memo[key])
+            return
+        self.value(obj)
+        store, self._memo[key] = _memo_pieces(len(self._memo))
+        self.put(store)
 
     def integers(self, numbers: tuple[int, ...]) -> None:
         """A tuple of integers."""

@@ -7,7 +7,7 @@ It is measured before anything is unfolded: every path through shared parts coun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -24,9 +24,9 @@ from tensorbytes.formats._torch import arrays, unread
 from tensorbytes.formats._torch.names import Name
 from tensorbytes.formats._torch.pickle_values import ODD_KEY, Ordered
 from tensorbytes.formats._torch.unread import Opaque
-from tensorbytes.formats._torch.values import Held, Storage
+from tensorbytes.formats._torch.values import Held, Storage, View
 from tensorbytes.tensor import InvalidValueError, Sparse, Strings, Tensor, Value, amended
-from tensorbytes.tree import Document, Leaf, Path, Step, flatten, path_name
+from tensorbytes.tree import Document, Extent, Leaf, Path, Step, find_overlaps, flatten, path_name
 
 METADATA = "torch._metadata"
 _SCALARS = (bool, int, float, complex, str, bytes)
@@ -222,7 +222,10 @@ class _Reader:
     def __init__(self, notes: Notes, budget: Budget, lazy: bool) -> None:
         self.leaves: list[Leaf] = []
         self._notes, self._budget, self._lazy = notes, budget, lazy
-        self._loaded: dict[int, Value] = {}
+        self._firsts: dict[Extent, tuple[View, Value | Deferred]] = {}  # most are alone
+        self._shared: dict[Any, Value | Deferred] = {}  # where they are not: the first value of each view
+        self._loaded: dict[int, tuple[Value | Deferred, Value]] = {}  # each with what keeps its number its own
+        self._assembled: dict[int, tuple[_Note, Leaf]] = {}
         self._attributes: list[str] = []
         self._texts: dict[int, str] = {}
         self._text_bytes = 0
@@ -231,6 +234,7 @@ class _Reader:
     def document(self) -> Document:
         if self._refused and not self._lazy:
             raise unread.refused(*self._refused[0], len(self._refused) - 1)
+        self._separate()
         meta, origin = self._notes.document, dict(self._notes.document_origin)
         if self._attributes:
             origin[METADATA] = f"[{','.join(self._attributes)}]"
@@ -246,16 +250,41 @@ class _Reader:
         if note:
             value = amended(value, note.get("name"), note.get("meta", value.meta), note.get("origin", value.origin))
         at = held.storages[0].at if held.storages else 0
+        extent = None
+        if held.view is not None:
+            extent = held.view.extent
+            value = self._share(held.view, value)
         if not self._lazy:
             value = self._load(value)
         bits = value if isinstance(value, Tensor) and value.dtype == "bool" else None
         if not self._lazy:
             if bits is not None:
                 check_bits(bits, None, at)
-            self.leaves.append(Leaf(value, path, kind, None, at))
+            self.leaves.append(Leaf(value, path, kind, None, at, extent=extent))
             return
         check = partial(_check, held.storages, bits, at)
-        self.leaves.append(Leaf(value, path, kind, check, at))
+        self.leaves.append(Leaf(value, path, kind, check, at, extent=extent))
+
+    def _share(self, view: View, value: Value | Deferred) -> Value | Deferred:
+        """The value, or the one that is the same view of the same memory, and was held in the same way."""
+        first = self._firsts.setdefault(view.extent, (view, value))
+        if first[1] is value:
+            return value
+        self._shared.setdefault(_mark(*first), first[1])
+        return self._shared.setdefault(_mark(view, value), value)
+
+    def _separate(self) -> None:
+        """Other views of the memory of a tensor get memory of their own, unless nobody can write to it."""
+        own: dict[int, Value | Deferred] = {}
+        for part in find_overlaps(self.leaves):
+            leaf = self.leaves[part]
+            value = leaf.value
+            if isinstance(value, Tensor) and id(value) not in own:
+                self._budget.copy(value.nbytes, "tensors that share memory", leaf.at)
+                copies = not self._lazy and not memoryview(value.data).readonly
+                own[id(value)] = replace(value, data=bytearray(value.data)) if copies else value
+        if own:
+            self.leaves = [leaf._replace(value=own.get(id(leaf.value), leaf.value)) for leaf in self.leaves]
 
     def array(self, held: arrays.Held, path: Path) -> None:
         value: Any = held.made
@@ -284,8 +313,8 @@ class _Reader:
     def _load(self, value: Value | Deferred) -> Value:
         """A shared one is read once."""
         if id(value) not in self._loaded:
-            self._loaded[id(value)] = value.load()
-        return self._loaded[id(value)]
+            self._loaded[id(value)] = value, value.load()
+        return self._loaded[id(value)][1]
 
     def attributes(self, node: dict[Any, Any], path: Path, filled: bool) -> None:
         found = getattr(node, "attributes", None)
@@ -330,6 +359,11 @@ class _Reader:
 
     def _assemble(self, node: Any, path: Path, note: _Note) -> None:
         """A value that torch has no form for: its parts stand there, alone or in a dict."""
+        said = {key: item for key, item in note.items() if key != "path"}
+        known = self._assembled.get(id(node))
+        if known is not None and known[0] == said:
+            self.leaves.append(known[1]._replace(path=path))
+            return
         held = dict.fromkeys(note["parts"], node) if len(note["parts"]) == 1 else node
         if type(held) is not dict or held.keys() != note["parts"].keys():
             raise self._notes.wrong(f"{path_name(path)!r} has other parts")
@@ -353,6 +387,13 @@ class _Reader:
         value = leaf.value if self._lazy else self._load(leaf.value)
         check = partial(_check_all, storages, leaf.check) if self._lazy else None
         self.leaves.append(leaf._replace(value=value, path=path, check=check))
+        if type(node) in (Held, dict, list):  # which texts are the same object says nothing
+            self._assembled[id(node)] = said, self.leaves[-1]
+
+
+def _mark(view: View, value: Value | Deferred) -> Hashable:
+    """What is the same of values that are one."""
+    return view, value.name, *(tuple(sorted(texts.items())) for texts in (value.origin, value.meta))
 
 
 def _check(storages: tuple[Storage, ...], value: Any, at: int) -> None:

@@ -21,6 +21,7 @@ from tensorbytes.errors import CorruptError, LimitError
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Sparse, Tensor, Value, amended, with_origin
+from tensorbytes.tree import Extent
 
 _SIGNED = ("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128")
 _INTEGERS = ("int8", "int16", "int32", "int64")
@@ -48,14 +49,24 @@ class Storage:
             self.checked = True
 
 
+class View(NamedTuple):
+    """Which view of which memory a tensor is. Tensors of the same view are one tensor."""
+
+    extent: Extent
+    dtype: str
+    place: tuple[Any, ...]  # offset, size, strides
+    flips: tuple[bool, bool] = (False, False)  # a pending conjugation, a pending negation
+
+
 class Held(NamedTuple):
-    """A value on the machine's stack, and the storages that it is made of."""
+    """A value on the machine's stack, and the storages that it is made of; of a dense tensor, the view that it is."""
 
     value: Value | Deferred
     storages: tuple[Storage, ...]
+    view: View | None = None
 
     def with_origin(self, origin: dict[str, str]) -> Held:
-        return Held(with_origin(self.value, origin), self.storages)
+        return self._replace(value=with_origin(self.value, origin))
 
     def read(self) -> Value:
         return self.value.load()
@@ -74,8 +85,9 @@ def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], origin: dic
     end = (offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1) * width
     if end > len(storage.data):
         raise FaultError(f"a tensor {dtype}{_short(size)} ends at byte {end} of a storage of {len(storage.data)}")
+    view = View(Extent(storage.at, offset * width, end), dtype, place)
     if plain and not storage.swap and dtype != _PAIRS:
-        return Held(Tensor(dtype, size, storage.data[offset * width : end], origin=origin), (storage,))
+        return Held(Tensor(dtype, size, storage.data[offset * width : end], origin=origin), (storage,), view)
     budget.check(count * width, f"a tensor {dtype}{_short(size)} with strides {_short(stride)}", storage.at)
     steps = [step * width if n != 1 else 0 for n, step in zip(size, stride, strict=True)]
     try:
@@ -85,8 +97,8 @@ def dense(storage: Storage, dtype: str, place: tuple[Any, Any, Any], origin: dic
     if memory_format := _memory_format(size, stride) if not plain else "":
         origin = {**origin, "memory_format": memory_format}
     if dtype == _PAIRS:
-        return Held(replace(_unpaired(elements), origin=origin), (storage,))
-    return Held(replace(elsewhere(dtype, elements, storage.swap), origin=origin), (storage,))
+        return Held(replace(_unpaired(elements), origin=origin), (storage,), view)
+    return Held(replace(elsewhere(dtype, elements, storage.swap), origin=origin), (storage,), view)
 
 
 def _layout(offset: Any, size: Any, stride: Any, budget: Budget) -> tuple[int, bool]:
@@ -151,7 +163,8 @@ def flipped(held: Held, conjugate: bool, negative: bool) -> Held:
         "tensor", dtype, shape, lambda: flip(value.load()), value.nbytes,
         (lambda index: flip(value.part(index))) if value.in_parts else None, None, value.meta, value.origin,
     )  # fmt: skip
-    return Held(later, held.storages)
+    view = None if held.view is None else held.view._replace(flips=(conjugate, negative))
+    return Held(later, held.storages, view)
 
 
 def _flip_signs(flat: Array, dtype: str, conjugate: bool, negative: bool) -> Array:

@@ -19,7 +19,7 @@ from tensorbytes.formats._torch.names import LAYOUTS, STORAGE_OF, UNTYPED
 from tensorbytes.formats._torch.pickle_write import MAX_INTEGER_BYTES, Pickler, Write, integer_bytes
 from tensorbytes.formats._torch.tree import METADATA
 from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor
-from tensorbytes.tree import Document, Leaf, Path, nest, restore
+from tensorbytes.tree import Document, Leaf, Path, find_aliases, nest, restore
 from tensorbytes.typing import Buffer
 
 _PAIRS = "float4_e2m1fn"
@@ -69,6 +69,9 @@ class _Writer:
         self._framework = _framework(document)
         self._notes: list[dict[str, Any]] = []
         self._document, self._origin = dict(document.meta), dict(document.origin)
+        aliases = find_aliases(document.leaves)
+        self._several = {id(document.leaves[part].value) for part in aliases}  # values that stand in several places
+        self._made: dict[int, tuple[Any, dict[str, Any]]] = {}  # of these, what is pickled and noted
 
     def attached(self, root: Any) -> Any:
         """The structure with the _metadata of its state dicts, if reading will give back the very same text."""
@@ -97,25 +100,40 @@ class _Writer:
         """Something that can be pickled in the place of a leaf."""
         if len(leaf.path) > LIMITS.max_depth:
             raise UnsupportedError(f"nested deeper than {LIMITS.max_depth} levels")
-        value = leaf.read()
-        note: dict[str, Any] = {"path": [list(step) for step in leaf.path]}
         if leaf.kind not in ("", "numpy"):
-            return self._scalar(leaf, note)
+            made, said = self._scalar(leaf)
+        elif leaf.kind or id(leaf.value) not in self._several:
+            made, said = self._value(leaf)
+        else:
+            made, said = self._shared_value(leaf)
+        if said:
+            self._notes.append({"path": [list(step) for step in leaf.path], **said})
+        return made
+
+    def _shared_value(self, leaf: Leaf) -> tuple[Any, dict[str, Any]]:
+        """The same for each leaf of a value: one object of the pickle."""
+        number = id(leaf.value)
+        if number not in self._made:
+            key = f"= {len(self._made)}"
+            made, said = self._value(leaf)
+            self._made[number] = Write(lambda pickler: pickler.shared(key, made)), said
+        return self._made[number]
+
+    def _value(self, leaf: Leaf) -> tuple[Any, dict[str, Any]]:
+        """What is pickled of a tensor, and the note on it."""
+        value = leaf.read()
+        note: dict[str, Any] = {}
         if leaf.kind:
             note["kind"] = leaf.kind
         if value.name is not None:
             note["name"] = value.name
         native: Any = self._native(value, note)
-        if native is None:
-            native, note = self._parts(leaf)
-            self._notes.append(note)
-        elif len(note) > 1:
-            self._notes.append(note)
-        return native
+        return (native, note) if native is not None else self._parts(leaf)
 
-    def _scalar(self, leaf: Leaf, note: dict[str, Any]) -> Any:
+    def _scalar(self, leaf: Leaf) -> tuple[Any, dict[str, Any]]:
         """A Python value is itself; only its name, its metadata and endless integers need notes."""
         made = restore(leaf, lambda value: value)
+        note: dict[str, Any] = {}
         origin = dict(leaf.value.origin)
         # An empty state_dict: its metadata are those of the whole.
         if made == {} and not leaf.path and METADATA in origin:
@@ -130,9 +148,7 @@ class _Writer:
         if any(integer_bytes(number) > MAX_INTEGER_BYTES for number in integers):
             note["kind"] = leaf.kind
             made = str(made) if type(made) is int else type(made)(map(str, made))
-        if len(note) > 1:
-            self._notes.append(note)
-        return made
+        return made, note
 
     # ---- tensors ----
 
@@ -298,8 +314,7 @@ class _Writer:
         value = leaf.read()
         alone = isinstance(value, Strings)
         parts = _parts.pack(Document([leaf._replace(value=value, path=())]), lambda x: _holds(x, alone))
-        note: dict[str, Any] = {"path": [list(step) for step in leaf.path]}
-        note["parts"] = {part.name: dict(part.note) for part in parts}
+        note: dict[str, Any] = {"parts": {part.name: dict(part.note) for part in parts}}
         if isinstance(value, Strings):
             note["shape"] = list(value.shape)
             return nested_lists(value.items(), value.shape), note
