@@ -24,7 +24,7 @@ import numpy as np
 
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
-from tensorbytes.tensor import Header, Strings, Tensor, Value
+from tensorbytes.tensor import Array, Header, Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
 Path: TypeAlias = tuple[Step, ...]
@@ -161,24 +161,33 @@ _EMPTY = Tensor("bool", (0,), b"")
 _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
-def flatten(obj: Any, to_value: Callable[[Any], Value | None]) -> list[Leaf]:
+def flatten(
+    obj: Any, to_value: Callable[[Any], Value | Deferred | None], note: Callable[[Path, Any], None] | None = None
+) -> list[Leaf]:
     """The leaves of a structure; `to_value` gives None for what is not a tensor.
 
-    A tensor that occurs several times, the very same object, is one value in all of these leaves.
+    A tensor that occurs several times, the very same object, is one value in all of these leaves. With `note`, NumPy's
+    structured arrays are dicts of their fields, and are noted by it: structs.py makes them whole again.
     """
     leaves: list[Leaf] = []
-    known: dict[int, tuple[Any, Value | None]] = {}  # by identity, which is theirs as long as they are held here
+    known: dict[int, tuple[Any, Any]] = {}  # by identity, which is theirs as long as they are held here
 
-    def once(x: Any) -> Value | None:
+    def once(x: Any) -> Value | Deferred | None:
         if id(x) not in known:
             known[id(x)] = x, to_value(x)
         return known[id(x)][1]
 
-    _flatten(obj, (), once, leaves)
+    _flatten(obj, (), once, leaves, note)
     return leaves
 
 
-def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out: list[Leaf]) -> None:
+def _flatten(
+    obj: Any,
+    path: Path,
+    to_value: Callable[[Any], Value | Deferred | None],
+    out: list[Leaf],
+    note: Callable[[Path, Any], None] | None,
+) -> None:
     if len(path) > LIMITS.max_depth:
         raise UnsupportedError(f"nested deeper than {LIMITS.max_depth} levels, or containing itself")
     if type(obj) in _SCALARS:
@@ -186,7 +195,10 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
     elif obj is None:
         out.append(Leaf(_EMPTY, path, "none"))
     elif type(obj) in (list, tuple):
-        _flatten_sequence(obj, path, to_value, out)
+        _flatten_sequence(obj, path, to_value, out, note)
+    elif note is not None and type(obj) in (np.ndarray, np.memmap, np.void) and obj.dtype.names:
+        note(path, obj)
+        _flatten_fields(np.asarray(obj), path, to_value, out)
     elif (value := to_value(obj)) is not None:
         out.append(Leaf(value, path, "numpy" if isinstance(obj, np.generic) else ""))
     elif isinstance(obj, Mapping):
@@ -198,12 +210,32 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
             raise UnsupportedError(f"{what} has a key twice", hints=[Hint(purpose="convert it")])
         for key, item in items:
             step = ("key", key) if type(key) is str else _key_step(key)
-            _flatten(item, (*path, step), to_value, out)
+            _flatten(item, (*path, step), to_value, out, note)
     else:
         raise _refusal(obj, path)
 
 
-def _flatten_sequence(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out: list[Leaf]) -> None:
+def _flatten_fields(
+    array: Array, path: Path, to_value: Callable[[Any], Value | Deferred | None], out: list[Leaf]
+) -> None:
+    """The fields of a structured array, those of the structs in it as well."""
+    for name in array.dtype.names or ():
+        below = (*path, ("key", name))
+        if array[name].dtype.names:
+            _flatten_fields(array[name], below, to_value, out)
+        else:
+            value = to_value(array[name])
+            assert value is not None
+            out.append(Leaf(value, below))
+
+
+def _flatten_sequence(
+    obj: Any,
+    path: Path,
+    to_value: Callable[[Any], Value | Deferred | None],
+    out: list[Leaf],
+    note: Callable[[Path, Any], None] | None,
+) -> None:
     kind = type(obj).__name__
     if not obj:
         out.append(Leaf(_EMPTY, path, kind))
@@ -213,7 +245,7 @@ def _flatten_sequence(obj: Any, path: Path, to_value: Callable[[Any], Value | No
         out.append(Leaf(_SCALARS[first](list(obj)), path, f"{kind}[{first.__name__}]"))
         return
     for index, item in enumerate(obj):
-        _flatten(item, (*path, (kind, index)), to_value, out)
+        _flatten(item, (*path, (kind, index)), to_value, out, note)
 
 
 def _scalar(obj: Any) -> Value:
@@ -254,11 +286,12 @@ def _refusal(obj: Any, path: Path) -> UnsupportedError:
     )
 
 
-def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
+def restore(leaf: Leaf, convert: Callable[[Value | Deferred], Any]) -> Any:
     """What a leaf was: a Python value by its kind, or the tensor that `convert` makes."""
-    kind, value = leaf.kind, leaf.read()
+    kind = leaf.kind
     if not kind:
-        return convert(value)
+        return convert(leaf.value)
+    value = leaf.read()
     if kind == "none" or kind in _CONTAINERS:
         if not isinstance(value, Tensor) or value.dtype != _EMPTY.dtype or value.shape != _EMPTY.shape:
             raise _mismatch(leaf, kind)
@@ -311,7 +344,7 @@ class _Node:
         return self.children if self.kind == "dict" else _CONTAINERS[self.kind](self.children.values())
 
 
-def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
+def unflatten(leaves: list[Leaf], convert: Callable[[Value | Deferred], Any]) -> Any:
     """The structure that `flatten` took apart. What several leaves share is converted once.
 
     A mask of a table stands beside its column, under the column's last key with "/mask0" added, or "/mask1" ...
@@ -325,7 +358,7 @@ def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
             return restore(leaf, convert)
         shared = id(leaf.value)
         if shared not in made:
-            made[shared] = convert(leaf.value.load())
+            made[shared] = convert(leaf.value)
         return made[shared]
 
     return nest(leaves, restore_once)

@@ -21,7 +21,7 @@ SAVES = {"stored": np.savez, "deflated": np.savez_compressed}
 def test_an_array_of_objects_hides_nothing_else(save, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     odd = np.array([[Evil(), {}]], object)
-    SAVES[save]("x.npz", a=np.arange(3), odd=odd, s=np.zeros(2, "i4,f4"), b=np.ones(2))
+    SAVES[save]("x.npz", a=np.arange(3), odd=odd, s=np.zeros(2, "i4,O"), b=np.ones(2))
     found = {each.name: (each.kind, each.dtype, each.shape) for each in tb.inspect("x.npz").tensors}
     assert found["odd"] == ("object", "object", (1, 2))
     assert found["s"] == ("object", "structured", ())

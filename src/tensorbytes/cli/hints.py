@@ -21,6 +21,8 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "limits.max_bytes": ("TENSORBYTES_MAX_BYTES={}", "N"),
     "limits.max_objects": ("TENSORBYTES_MAX_OBJECTS={}", "N"),
     "limits.max_tensors": ("TENSORBYTES_MAX_TENSORS={}", "N"),
+    "load.bools": ("--read-option bools={}", "any"),
+    "load.checksums": ("--read-option checksums={}", "ignore"),
     "load.dtype": ("--read-option dtype={}", "float32"),
     "load.byteorder": ("--read-option byteorder={}", "ORDER"),
     "load.encoding": ("--read-option encoding={}", "ENCODING"),
@@ -37,6 +39,7 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "save.format": ("--to {}", "FORMAT"),
     "save.many": ("--option many={}", "false"),
     "save.quantize": ("--quantize {}", "SPEC"),
+    "save.version": ("--option version={}", "3.0"),
     "save.rows": ("--option rows={}", "auto"),
     "shards": ("--shards {}", "N"),
     # Commands read whole files into NumPy, by the schema that they find.

@@ -165,6 +165,7 @@ class Format:
     # ---- what it holds ---------------------------------------------------------
     holds: ClassVar[str]  # in words
     holds_one: ClassVar[bool] = False  # True: a single tensor, without a key
+    structs: ClassVar[bool] = False  # True: a structured array of NumPy's is one value of it
     nameless: ClassVar[bool] = False  # True: what others read in its files has no names
     complete: ClassVar[bool] = False  # True: holds whatever the native frame holds, metadata included
     streams: ClassVar[bool] = False  # True: documents, encoded with item numbers, may follow one another

@@ -331,7 +331,10 @@ def _change(
         return change(value)
     kind, _, shape, size = value.header
     cut = (lambda index: change(value.part(index))) if value.in_parts else None
-    return Deferred(kind, dtype, shape, lambda: change(value.load()), size or 0, cut, None, value.meta, value.origin)
+    reverse = getattr(value, "reverse", None)
+    turned = (lambda: change(reverse())) if reverse is not None else None
+    later = partial(Deferred, kind, dtype, shape, lambda: change(value.load()), size or 0, cut)
+    return later(meta=value.meta, origin=value.origin, reverse=turned)
 
 
 def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budget) -> Value:

@@ -29,6 +29,7 @@ from tensorbytes.ops.report import Loss, Report, refuse, unread_loss
 from tensorbytes.ops.selection import Selection
 from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses
 from tensorbytes.rows import Table
+from tensorbytes.structs import is_struct
 from tensorbytes.tensor import amended
 from tensorbytes.tree import Document, Leaf, check_unread, read_all
 
@@ -234,13 +235,14 @@ class _Job:
         """What the format holds of a document. `name`: of a tensor that stands alone."""
         chosen = formats.get(self.format)
         formats.check_options(chosen, self.options, chosen.write_options)
-        if chosen.holds_one and len(document.leaves) > 1:
+        only = chosen.holds_one and not (chosen.structs and is_struct(document))
+        if only and len(document.leaves) > 1:
             raise LossError(
                 f"format {self.format!r} holds one tensor, and there are {len(document.leaves)}",
                 feature="structure",
                 hints=[Hint("names", purpose="to pick one", of="convert"), INTO_EACH],
             )
-        if chosen.holds_one:
+        if only:
             document = self._bare_document(chosen, document)
         found = fit(chosen, document, self.options, self.casting.check)
         if any(loss.dropped and loss.name is None for loss in found.losses):

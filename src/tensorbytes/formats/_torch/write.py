@@ -115,7 +115,7 @@ class _Writer:
 
     def _scalar(self, leaf: Leaf, note: dict[str, Any]) -> Any:
         """A Python value is itself; only its name, its metadata and endless integers need notes."""
-        made = restore(leaf, lambda value: value)
+        made = restore(leaf, lambda value: value.load())
         origin = dict(leaf.value.origin)
         # An empty state_dict: its metadata are those of the whole.
         if made == {} and not leaf.path and METADATA in origin:
