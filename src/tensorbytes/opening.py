@@ -39,6 +39,8 @@ def open_file(
     storage.check_target(target, "read")
     claiming = _claiming_format(os.fspath(target), format) if source.is_local else None
     if claiming is not None:
+        if os.path.isfile(source.target) and not claiming.sniff(source.head, source.size):
+            refuse_wrong(source.head, source.path, claiming.name)
         return _open(claiming, source, limits, given, claimed=True)
     try:
         chosen = choose(source, format)

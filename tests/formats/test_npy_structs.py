@@ -113,7 +113,7 @@ def test_checkpoints_hold_them_too(tmp_path):
 
 @pytest.mark.parametrize("format", ["protobuf", "tensorproto", "onnx", "raw"])
 def test_formats_of_one_tensor_name_the_fields(format):
-    with pytest.raises(errors.LossError, match="structure of 2.*a, b"):
+    with pytest.raises(errors.LossError, match="a.*b"):
         tb.dumps(filled(DTYPES["plain"], (4,)), format)
 
 

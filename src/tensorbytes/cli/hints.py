@@ -33,6 +33,7 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "names": ("--names {}", "NAME"),
     "nbytes": ("--size {}", "SIZE"),
     "prefix": ("--prefix {}", "PREFIX"),
+    "read_options.keys": ("--read-option keys={}", "KEYS"),
     "replace": ("--in-place", ""),
     "rows": ("--rows {}", "N"),
     "save.extended": ("--option extended={}", "true"),

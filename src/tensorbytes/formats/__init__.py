@@ -11,7 +11,7 @@ import importlib
 import io
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from types import MappingProxyType, ModuleType, NoneType
@@ -315,6 +315,10 @@ class Format:
     def part_of(self, path: str) -> tuple[str, list[Hint]]:
         """Of a file that is a part of others and can't be read alone, by its name: what it is, and what helps."""
         return "", []
+
+    def leaving_out(self, names: Collection[str]) -> list[Hint]:
+        """What leaves these tensors out of a file, and nothing else that matters: hints on "read_options"."""
+        return []
 
     def replaces(self, path: str, options: Options) -> list[str]:
         """The local files that saving to a path may replace or remove."""

@@ -223,7 +223,8 @@ class _Job:
             self._convert_each(document)
             return
         found = self._fit(document)
-        refuse(found.losses, self.allowed, self.format)
+        lost = [loss.name for loss in found.losses if loss.dropped and loss.name is not None]
+        refuse(found.losses, self.allowed, self.format, self.source.chosen.leaving_out(lost))
         if not self._write(found, self.dst):
             raise LossError(
                 _describe_nothing_left(self.format, self.report.losses),

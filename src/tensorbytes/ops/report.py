@@ -76,8 +76,8 @@ def unread_loss(leaf: Leaf) -> Loss:
     return Loss(leaf.name, "objects", what, dropped=True)
 
 
-def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None:
-    """Raise unless every loss is allowed; the error lists those that are not."""
+def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str, advice: Iterable[Hint] = ()) -> None:
+    """Raise unless every loss is allowed; the error lists those that are not. `advice` comes before other hints."""
     unallowed = [loss for loss in losses if loss.feature not in allowed and "all" not in allowed]
     if not unallowed:
         return
@@ -87,4 +87,4 @@ def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None
     what, hints = f"format {target!r} can't hold everything", [Hint("allow", set(features), "to accept that"), USE_TB]
     if features == ["objects"]:  # it is not the target that lacks a place for them
         what, hints = "not everything in the file is read", [Hint("allow", set(features), "to go on without")]
-    raise LossError(f"{what}:\n{shown}{more}", feature=features[0], losses=unallowed, hints=hints)
+    raise LossError(f"{what}:\n{shown}{more}", feature=features[0], losses=unallowed, hints=[*advice, *hints])
