@@ -34,7 +34,7 @@ class Deferred:
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
-    # Of an array in Fortran order, whose first axis is the fastest in memory: the tensor with its axes reversed, uncopied.
+    # Of an array in Fortran order, whose first axis is the fastest in memory: the tensor with its axes reversed.
     reverse: Callable[[], Tensor] | None = field(default=None, repr=False)
 
     at_hand = False

@@ -115,7 +115,7 @@ WRONG_FILES = (
         "pass its folder, with the variables beside it; one without variables has its values in the graph",
     ),
     Wrong(
-        _starts(rb"\x08" + _HASH + rb"\x10" + _HASH + rb"\x18" + _HASH),
+        _starts(rb"(?:2\x02\x08.)?(?:[\x08\x10\x18\x20\x28]" + _HASH + rb"){3}"),  # in any order
         "the fingerprint of a SavedModel (fingerprint.pb), not tensors",
         "pass the SavedModel's folder",
     ),
@@ -125,7 +125,15 @@ WRONG_FILES = (
         "pass the SavedModel's folder",
     ),
     Wrong(
-        _starts(rb"\x0a" + _NUMBER + rb"\x0a" + _NUMBER + rb"[A-Za-z0-9_.\\/>-]+\x12" + _NUMBER + rb"_?[A-Z][A-Za-z0-9]+[\x1a\x22\x2a]"),
+        _starts(
+            rb"\x0a"
+            + _NUMBER
+            + rb"\x0a"
+            + _NUMBER
+            + rb"[A-Za-z0-9_.\\/>-]+\x12"
+            + _NUMBER
+            + rb"_?[A-Z][A-Za-z0-9]+[\x1a\x22\x2a]"
+        ),
         "a TensorFlow graph (GraphDef), which is not read here",
         (
             "its constants are tf.make_ndarray(node.attr['value'].tensor) of its nodes",
@@ -133,7 +141,19 @@ WRONG_FILES = (
         ),
     ),
     Wrong(
-        _starts(rb"\x0a" + _NUMBER + rb"(?:\x0a" + _NUMBER + rb"[\x20-\x7e]*)?\x12" + _NUMBER + rb"\x0a" + _NUMBER + rb"\x0a" + _NUMBER + rb"[A-Z]"),
+        _starts(
+            rb"\x0a"
+            + _NUMBER
+            + rb"(?:\x0a"
+            + _NUMBER
+            + rb"[\x20-\x7e]*)?\x12"
+            + _NUMBER
+            + rb"\x0a"
+            + _NUMBER
+            + rb"\x0a"
+            + _NUMBER
+            + rb"[A-Z]"
+        ),
         "the graph that belongs to a TensorFlow checkpoint (.meta), not tensors",
         "pass the checkpoint's prefix or its .index",
     ),
@@ -228,10 +248,10 @@ _PLAIN_TEXT = re.compile(
 _MOST_NAMED = 3
 
 
-def about_file(head: bytes, format: str | None) -> About | None:
-    """What a file that starts like this is, if it is known and holds no tensors."""
+def about_file(head: bytes, format: str | None, surely: bool = False) -> About | None:
+    """What a file that starts like this is, if it is known and holds no tensors; `surely`, whatever its format."""
     for wrong in WRONG_FILES:
-        if wrong.start.match(head) and not wrong.may_be(format):
+        if (wrong.kind == NEVER or not surely) and wrong.start.match(head) and not wrong.may_be(format):
             return wrong.about
     if format is None and _PLAIN_TEXT.match(head):
         if head.lstrip().startswith(b"["):

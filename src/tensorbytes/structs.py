@@ -148,14 +148,12 @@ def numpy_dtype(fields: Fields, true: Mapping[tuple[str, ...], np.dtype[Any]] | 
         at += kind.itemsize
         if at > _MOST_BYTES:
             raise StructError(f"an element of over {_MOST_BYTES} bytes")
-    return np.dtype({"names": names, "formats": kinds, "offsets": offsets, "titles": titles, "itemsize": at})  # type: ignore[arg-type,call-overload,no-any-return]
+    return np.dtype({"names": names, "formats": kinds, "offsets": offsets, "titles": titles, "itemsize": at})
 
 
 def _field_dtype(item: Field, true: Mapping[tuple[str, ...], np.dtype[Any]]) -> np.dtype[Any]:
     try:
-        kind: np.dtype[Any] = (
-            np.dtype(item.type) if isinstance(item.type, str) else numpy_dtype(item.type, true)
-        )
+        kind: np.dtype[Any] = np.dtype(item.type) if isinstance(item.type, str) else numpy_dtype(item.type, true)
         known = true.get(())
         if known is not None and kind.kind == "V" and kind.itemsize == known.itemsize:
             kind = known
@@ -272,8 +270,8 @@ class Structured(Deferred):
 def _fits(field: Array, values: Array) -> bool:
     """Whether values are of the dtype and shape of a field; text of no width is made wider by NumPy."""
     if not field.dtype.itemsize and field.dtype.kind in "SU":
-        return field.dtype.kind == values.dtype.kind and not np.strings.str_len(values).any()
-    return field.dtype.newbyteorder("=") == values.dtype.newbyteorder("=") and field.shape == values.shape
+        return field.dtype.kind == values.dtype.kind and not bool(np.strings.str_len(values).any())
+    return bool(field.dtype.newbyteorder("=") == values.dtype.newbyteorder("=")) and field.shape == values.shape
 
 
 def gathered(document: Document, accept: Callable[[Structured], bool] = lambda _: True) -> Document:
@@ -307,7 +305,11 @@ def is_struct(document: Document) -> bool:
 def _gather(struct: Struct, leaves: Mapping[Path, Leaf], below: Mapping[Path, int]) -> Structured | None:
     places = list(leaf_fields(struct.fields))
     found = [leaves.get((*struct.path, *(("key", name) for name in place.names))) for place in places]
-    whole = tuple(leaf for leaf in found if leaf is not None and leaf.header.kind in _PLAIN and not leaf.kind and not leaf.value.meta)
+    whole = tuple(
+        leaf
+        for leaf in found
+        if leaf is not None and leaf.header.kind in _PLAIN and not leaf.kind and not leaf.value.meta
+    )
     if len(whole) != len(places) or below.get(struct.path) != len(places):
         return None
     shapes = set()
@@ -324,4 +326,3 @@ def _gather(struct: Struct, leaves: Mapping[Path, Leaf], below: Mapping[Path, in
 
     size = sum(leaf.header.nbytes or 0 for leaf in whole)
     return Structured("tensor", "struct", shapes.pop(), refuse, size, struct=struct, leaves=whole)
-

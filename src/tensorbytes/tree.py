@@ -170,7 +170,7 @@ def flatten(
     structured arrays are dicts of their fields, and are noted by it: structs.py makes them whole again.
     """
     leaves: list[Leaf] = []
-    known: dict[int, tuple[Any, Any]] = {}  # by identity, which is theirs as long as they are held here
+    known: dict[int, tuple[Any, Value | Deferred | None]] = {}  # by identity, theirs as long as they are held here
 
     def once(x: Any) -> Value | Deferred | None:
         if id(x) not in known:

@@ -17,6 +17,7 @@ LAYERS = [
     ["tensor"],
     ["deferred"],
     ["tree"],
+    ["structs"],
     ["_wire"],
     ["io"],
     ["rows", "tfrecord"],

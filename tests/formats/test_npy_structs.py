@@ -113,7 +113,7 @@ def test_checkpoints_hold_them_too(tmp_path):
 
 @pytest.mark.parametrize("format", ["protobuf", "tensorproto", "onnx", "raw"])
 def test_formats_of_one_tensor_name_the_fields(format):
-    with pytest.raises(errors.LossError, match="a.*b"):
+    with pytest.raises(errors.LossError, match=r"a.*b"):
         tb.dumps(filled(DTYPES["plain"], (4,)), format)
 
 
@@ -208,7 +208,7 @@ def test_void_fields_are_read_when_they_are_told(tmp_path):
 def test_values_are_looked_at_in_fields_too(of):
     raw = bytearray(saved(np.zeros(2, [("n", "<i4"), ("b", "?")])))
     raw[-1] = 255
-    with pytest.raises(errors.CorruptError, match="255.*bools='any'"):
+    with pytest.raises(errors.CorruptError, match=r"255.*bools='any'"):
         tb.loads(bytes(raw))
     assert tb.loads(bytes(raw), bools="any")["b"].tolist() == [False, True]
 
@@ -270,7 +270,11 @@ def test_a_note_may_not_ask_for_memory():
 
 def test_a_note_that_does_not_fit_changes_nothing():
     fields = {"a": np.zeros(2, "i4"), "b": np.zeros(3)}
-    for text in ('[["a", "<i4"]]', '[["a", "<i4"], ["b", "<f8"]]', '[["a", "<i4", [2]], ["b", "<f8", [3]], ["c", "<i4"]]'):
+    for text in (
+        '[["a", "<i4"]]',
+        '[["a", "<i4"], ["b", "<f8"]]',
+        '[["a", "<i4", [2]], ["b", "<f8", [3]], ["c", "<i4"]]',
+    ):
         got = tb.loads(_frame_with(f'[{{"path": [], "fields": {text}}}]', fields))
         assert isinstance(got, dict)
         assert got["b"].tolist() == [0, 0, 0]

@@ -35,7 +35,7 @@ from tensorbytes.formats import Format, Option, Options, known_options, only_lea
 from tensorbytes.formats._npy import arrays as npy_arrays
 from tensorbytes.formats._npy import header as npy_header
 from tensorbytes.formats._parts import unpack
-from tensorbytes.tensor import Strings, Tensor
+from tensorbytes.tensor import Tensor
 from tensorbytes.tree import Document, Leaf
 from tensorbytes.typing import Buffer
 

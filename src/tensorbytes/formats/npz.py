@@ -244,7 +244,9 @@ class _UnreadError(UnsupportedError):
         return unread.leaf(what, self._refuse, (("key", _name(member)),), self._shape, member.at)
 
     def refusal(self, others: int = 0) -> UnsupportedError:
-        more = f" ({others} more member{'s' * (others > 1)} that {'are' if others > 1 else 'is'} not read)" * (others > 0)
+        more = f" ({others} more member{'s' * (others > 1)} that {'are' if others > 1 else 'is'} not read)" * (
+            others > 0
+        )
         return UnsupportedError(f"{self.what}{more}", at=self.at, hints=[*self.hints, unread.SKIP])
 
     def _refuse(self) -> NoReturn:

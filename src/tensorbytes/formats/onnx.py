@@ -25,8 +25,8 @@ initializers (these as coordinates), under their names. Not read: the nodes (con
 the initializers of graphs inside them included), functions and training information. The
 metadata of the whole is metadata_props and, as text, onnx.ir_version, onnx.producer_name,
 onnx.producer_version, onnx.domain, onnx.model_version, onnx.doc_string, onnx.graph (its
-name), onnx.opset and onnx.opset.<domain> (several versions of one with commas between them). A model that holds nothing but constants in nodes
-has onnx.remark, which counts them. Models are not written.
+name), onnx.opset and onnx.opset.<domain> (several versions of one with commas between
+them). A model that holds nothing but constants in nodes has onnx.remark, which counts them. Models are not written.
 """
 
 from __future__ import annotations

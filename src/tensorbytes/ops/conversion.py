@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats, opening, rows
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
@@ -268,7 +269,8 @@ class _Job:
     def _bare_document(self, chosen: Format, document: Document) -> Document:
         """A single tensor for a format that has no structures: under its name, if that has a place."""
         leaf = document.leaves[0]
-        value: Any = leaf.read()
+        in_fortran_order = isinstance(leaf.value, Deferred) and leaf.value.reverse is not None
+        value: Any = leaf.value if in_fortran_order else leaf.read()  # which would turn it
         # Metadata of the whole is that of its only tensor.
         meta = {**document.meta, **value.meta}
 

@@ -153,9 +153,7 @@ def _value(entry: BundleEntry, stored: dict[bytes, Item], budget: Budget) -> Ten
         return _refused(entry, UnsupportedError(what, at=error.at, tensor=entry.name, hints=[hint]))
 
     def join() -> Tensor:
-        values = [
-            _decode(entry, shape, item, budget) for shape, item in zip(shapes, items, strict=True)
-        ]
+        values = [_decode(entry, shape, item, budget) for shape, item in zip(shapes, items, strict=True)]
         return slices.joined(entry, pieces, values)
 
     return _later(entry, join)
@@ -163,7 +161,9 @@ def _value(entry: BundleEntry, stored: dict[bytes, Item], budget: Budget) -> Ten
 
 def _slice_shape(entry: BundleEntry, extents: tuple[Extent, ...]) -> tuple[int, ...]:
     if len(extents) != len(entry.shape):
-        raise CorruptError(f"{entry.name!r}: a slice of {len(extents)} axes of a shape {list(entry.shape)}", at=entry.at)
+        raise CorruptError(
+            f"{entry.name!r}: a slice of {len(extents)} axes of a shape {list(entry.shape)}", at=entry.at
+        )
     return tuple(n if length == -1 else max(length, 0) for (_, length), n in zip(extents, entry.shape, strict=True))
 
 

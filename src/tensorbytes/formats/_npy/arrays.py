@@ -23,7 +23,7 @@ from tensorbytes.formats._npy.header import NpyHeader, Version
 from tensorbytes.formats._parts import Part, check_note, known_shape, pack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.frameworks import numpy as numpy_adapter
-from tensorbytes.structs import FieldPlace, Fields, Struct, Structured, StructError
+from tensorbytes.structs import FieldPlace, Fields, Struct, StructError, Structured
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer, bytes_view
@@ -246,6 +246,10 @@ class Reading(NamedTuple):
         return field, self.dtype_of(field) if isinstance(self.options.get("dtype"), Mapping) else None
 
 
+# For arrays in files of other formats, which have no such options.
+_PLAIN = Reading({})
+
+
 class StoredArray(NamedTuple):
     """An array's header, checked: its content takes `nbytes` bytes from `start` on."""
 
@@ -255,7 +259,7 @@ class StoredArray(NamedTuple):
     true: str  # as it is meant
     start: int
     nbytes: int
-    reading: Reading
+    reading: Reading = _PLAIN
 
     @property
     def end(self) -> int:
@@ -416,14 +420,14 @@ def _settled_bits(raw: Buffer, dtype: str, start: int | None, reading: Reading, 
     try:
         check_bits(Tensor(dtype, (len(bytes_view(raw)),), raw), start, at)
     except CorruptError as error:
-        raise error.replaced(hints=[ANY_BOOL] if dtype == "bool" else []) from None
+        raise error.replaced(hints=[ANY_BOOL] if dtype == "bool" and reading is not _PLAIN else []) from None
     return raw
 
 
 def _checked(later: Deferred, found: StoredArray) -> Deferred:
     """A value of which parts, too, are looked at, where not every bit pattern is one."""
     cut = later.cut
-    if not _is_limited(found.true) or cut is None:
+    if cut is None or not _is_limited(found.true):
         return later
 
     def part(index: Any) -> Tensor | Strings:
@@ -495,7 +499,7 @@ def field_parts(
     assert not isinstance(found.header.descr, str)
     note = found.header.note
     above = note.get("path", [["key", name]])
-    made = []
+    made: list[Part] = []
     for place in structs.leaf_fields(found.header.descr):
         own = {"path": [*above, *(["key", step] for step in place.names)]}
         own |= {key: note[key] for key in ("document", "document_origin") if key in note and not made}

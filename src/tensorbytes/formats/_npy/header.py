@@ -171,7 +171,7 @@ def read(data: memoryview | bytes, at: int) -> NpyHeader:
 
 
 def sketch(data: memoryview | bytes) -> tuple[str, tuple[int, ...]]:
-    """The descr and the shape of an array that is not read; no descr of a structured one, nothing where none is told."""
+    """The descr and the shape of an array that is not read; "" for the descr of a structured one."""
     try:
         found = read(data, 0)
     except (UnsupportedError, CorruptError):

@@ -30,15 +30,16 @@ _MODEL_TEXT = (2, 3, 4, 6)
 _GRAPH = b"\x0a\x12\x2a\x52\x5a\x62\x6a\x72\x7a\x82"
 _MOST_VERSION = 127
 _MOST_DIMS = 64
+_MOST_LEVELS = 4  # of lists in lists that are looked at
 _MOST_KINDS = 5  # of values in a sequence: tensors, sparse tensors, sequences, maps, optional values
 
 
 def kind(head: bytes, size: int) -> str:
     """ "tensor", "sequence", "model" or "", for a file of this size that starts with these bytes."""
     try:
-        if _is_tensor(head, size):
-            return "tensor"
-        return "sequence" if _is_sequence(head, size) else "model" if _is_model(head, size) else ""
+        if _is_sequence(head, size, _MOST_LEVELS):  # a tensor of int8 may start like one, but not go on so
+            return "sequence"
+        return "tensor" if _is_tensor(head, size) else "model" if _is_model(head, size) else ""
     except CorruptError:
         return ""
 
@@ -85,7 +86,7 @@ def _is_tensor(head: bytes, size: int) -> bool:
     return typed and (valued or empty)
 
 
-def _is_sequence(head: bytes, size: int) -> bool:
+def _is_sequence(head: bytes, size: int, levels: int) -> bool:
     """Its fields in order: a name, the kind of its values, and values of this kind, the first of which may be one."""
     named, of = False, 0
     for item in _fields(head, size):
@@ -96,12 +97,27 @@ def _is_sequence(head: bytes, size: int) -> bool:
         elif item.number == 2 and item.wire == proto.VARINT and not of and 1 <= item.start <= _MOST_KINDS:
             of = item.start
         elif of and item.number == of + 2 and item.wire == proto.DELIMITED:
-            inner = head[item.start : item.end]
-            # What an inner list is made of begins like a list, a sparse tensor and a map with a message.
-            return _is_tensor(inner, item.end - item.start) if of == 1 else inner[:1] in (b"", b"\x0a", b"\x10")
+            return levels == 0 or _is_value(of, head[item.start : item.end], item.end - item.start, levels - 1)
         else:
             return False
     return bool(named and of)
+
+
+def _is_value(of: int, head: bytes, size: int, levels: int) -> bool:
+    """Whether a value of a sequence may be one of this kind."""
+    try:
+        if of in (3, 5):
+            return _is_sequence(head, size, levels)
+        if of == 1:
+            return _is_tensor(head, size)
+        first = next(_fields(head, size), None)
+        if first is None or first.number != 1 or first.wire != proto.DELIMITED:
+            return False
+        # A sparse tensor begins with its values, a map with its name.
+        inner = head[first.start : first.end]
+        return _is_tensor(inner, first.end - first.start) if of == 2 else _readable(inner, first.end <= len(head))
+    except CorruptError:
+        return False
 
 
 def _is_model(head: bytes, size: int) -> bool:
