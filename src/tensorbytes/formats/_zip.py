@@ -78,11 +78,11 @@ def members(data: memoryview, budget: Budget, options: Options = _NO_OPTIONS) ->
     at, end = start, start + size
     for _ in range(count):
         entry, at = _central(data, at, end)
-        member = _local(data, entry, start)
+        member = _local(data, entry if checked else entry._replace(checked=False), start)
         if member.name in names:
             raise CorruptError(f"two members named {member.name!r}", at=entry.at)
         names.add(member.name)
-        found.append(member if checked else member._replace(checked=False))
+        found.append(member)
     if at != end:
         raise CorruptError(f"the archive's directory has {end - at} bytes more than its {count} entries", at=at)
     _check_apart(found)
@@ -217,8 +217,11 @@ def _local(data: memoryview, entry: Member, directory: int) -> Member:
     if method != entry.method or flags & _REFUSED_FLAGS:
         raise CorruptError(f"the member {entry.name!r} is compressed or encrypted in another way than listed", at=at)
     told_later = flags & 8 and not (crc or stored or size)  # in a record after the content
-    if not told_later and (crc, stored, size) != (entry.crc, entry.stored, entry.size):
+    if not told_later and (stored, size) != (entry.stored, entry.size):
         raise CorruptError(f"the sizes of {entry.name!r} differ between its header and the directory", at=at)
+    if not told_later and entry.checked and crc != entry.crc:
+        what = f"the checksums of {entry.name!r} differ between its header and the directory"
+        raise CorruptError(what, at=at, hints=[_IGNORE])
     return entry._replace(start=start, at=at)
 
 

@@ -264,7 +264,10 @@ def checkpoint() -> Iterator[tuple[str, Files]]:
     with tempfile.TemporaryDirectory() as folder:
         some = values["few"]
         tf.raw_ops.SaveSlices(
-            filename=f"{folder}/m", tensor_names=list(some), shapes_and_slices=[""] * len(some), data=list(some.values())
+            filename=f"{folder}/m",
+            tensor_names=list(some),
+            shapes_and_slices=[""] * len(some),
+            data=list(some.values()),
         )
         yield "v1", {"": (Path(folder) / "m").read_bytes()}
     with tempfile.TemporaryDirectory() as folder:
