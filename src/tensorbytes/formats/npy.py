@@ -1,7 +1,7 @@
 r"""The npy format: one array, as np.save writes it and np.load reads it.
 
     6 bytes   \x93NUMPY
-    2 bytes   major, minor version: 1.0 when written; 1.0, 2.0 and 3.0 when read
+    2 bytes   major, minor version: 1.0, 2.0 or 3.0; the first that can say it, unless `version=` says which
     2 bytes   length of the header, little-endian (4 bytes from version 2.0 on)
     header    {'descr': '<f4', 'fortran_order': False, 'shape': (3,), }, spaces, \n
     array     its elements; it starts on a multiple of 64
@@ -15,6 +15,8 @@ a comment after its dict, which NumPy skips; the note is a JSON object of _parts
   `dtype` in the note is the true one.
 - Text is an array of fixed width (<U5, |S5) where that is exact: no string ends with a
   zero, and it takes not much more room. Otherwise it is bytes and offsets.
+- A structured array is one array, as NumPy writes it; its fields are read as a dict of arrays (structs.py).
+- An array in Fortran order is written so, and read as it stands.
 - Arrays of text and times (<M8[ns]) have their descr as their origin's "numpy.dtype", unless
   the note has `origin`, which then is all of it.
 - A note without `path` is one of a value outside any structure.

@@ -17,9 +17,9 @@ written with %00 instead, its path in the note.
 
 Every CRC-32 is checked, that of a lazily opened member when it is loaded.
 
-Arrays of Python objects are pickles, and never unpickled. These, and arrays of other dtypes that
-are not read, are listed when a file is opened, refused when it is loaded, and left out with
-objects="skip".
+Arrays of Python objects are pickles, and never unpickled. These, arrays of other dtypes that are
+not read, and members that are not arrays are listed when a file is opened, refused when it is
+loaded, and left out with objects="skip".
 """
 
 from __future__ import annotations
