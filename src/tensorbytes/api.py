@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, opening
+from tensorbytes import formats, frameworks, opening, structs
 from tensorbytes.budget import Budget
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats import _shortcut as shortcut
 from tensorbytes.formats._frame_writer import Writer
 from tensorbytes.formats._opened import Opened
 from tensorbytes.formats._storing import Storing
+from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.reader import Entry, Reader, StreamReader, build, keep
@@ -158,13 +160,21 @@ def to_document(
     for given in (meta, origin):
         if given is not None:
             _check_meta(given)
-    leaves = flatten(obj, frameworks.value_of, frameworks)
+    found: list[structs.Struct] = []
+    leaves = flatten(obj, _value_of, frameworks, lambda path, array: found.append(structs.struct_of(path, array)))
+    if found:
+        origin = structs.noted(origin or {}, found)
     if len(leaves) == 1 and not leaves[0].path:
         leaf = leaves[0]
         return Document([Leaf(with_origin(with_meta(leaf.value, name, meta), origin or {}), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
     return Document(_name_by_keys(leaves), dict(meta or {}), origin=dict(origin or {}))
+
+
+def _value_of(x: Any) -> Value | Deferred | None:
+    """The neutral value of a tensor. An array in Fortran order is turned by those who need that, not by npy."""
+    return numpy_adapter.in_memory_order(x) or frameworks.value_of(x)
 
 
 def _check_meta(meta: Any) -> None:

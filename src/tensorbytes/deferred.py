@@ -34,12 +34,14 @@ class Deferred:
     name: str | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
+    # Of an array in Fortran order, whose first axis is the fastest in memory: the tensor with its axes reversed.
+    reverse: Callable[[], Tensor] | None = field(default=None, repr=False)
 
     at_hand = False
 
     @property
     def header(self) -> Header:
-        return Header(self.kind, self.dtype, self.shape, self.nbytes or None)
+        return Header(self.kind, self.dtype, self.shape, self.nbytes if self.nbytes or 0 in self.shape else None)
 
     @property
     def in_parts(self) -> bool:
@@ -48,6 +50,10 @@ class Deferred:
     def load(self) -> Value:
         """The value itself, under the name and with the metadata given here."""
         return amended(self.fetch(), self.name, self.meta, self.origin)
+
+    def reversed_axes(self) -> Tensor | None:
+        """The tensor with its axes reversed, where that is how it stands in memory; None where it is not."""
+        return None if self.reverse is None else amended(self.reverse(), self.name, self.meta, self.origin)
 
     def part(self, index: Any) -> Tensor | Strings:
         """What an index picks, as NumPy would, with the metadata given here."""
@@ -73,6 +79,18 @@ def elsewhere(dtype: str, elements: Array, swap: bool = False) -> Deferred:
         return Tensor(dtype, picked.shape, swapped(flat, dtype) if swap else flat)
 
     return Deferred("tensor", dtype, elements.shape, lambda: part(...), elements.nbytes, part)
+
+
+def in_fortran_order(dtype: str, shape: tuple[int, ...], reverse: Callable[[], Tensor]) -> Deferred:
+    """A tensor whose first axis is the fastest in memory; `reverse` gives the one with its axes reversed."""
+
+    def part(index: Any) -> Tensor:
+        got = reverse()
+        elements: Array = np.ndarray(shape, f"V{dtypes.get(dtype).itemsize}", got.data, order="F")
+        return elsewhere(dtype, elements).part(index)  # type: ignore[return-value]
+
+    size = dtypes.nbytes(dtypes.get(dtype), shape)
+    return Deferred("tensor", dtype, shape, lambda: part(...), size, part, reverse=reverse)
 
 
 def swapped(flat: Array, dtype: str) -> Array:

@@ -69,6 +69,8 @@ class Hint:
         if isinstance(self.value, frozenset):
             value = "{" + ", ".join(map(repr, sorted(self.value))) + "}"
         name, _, field = self.option.partition(".")
+        if name == "read_options":
+            return f"{name}={{{field!r}: {value}}}"
         return f"{name}={name.title()}({field}={value})" if field else f"{name}={value}"
 
 

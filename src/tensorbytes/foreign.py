@@ -52,6 +52,8 @@ def _starts(pattern: bytes) -> re.Pattern[bytes]:
 _DECODE = "decode it with a library for that, and save the array"
 _DECOMPRESS = "decompress it first"
 _TEXT = rb"(?:\xef\xbb\xbf)?\s*"
+_NUMBER = rb"(?:[\x80-\xff]{0,9}[\x00-\x7f])"  # a number of protobuf's
+_HASH = rb"[\x80-\xff]{6,9}[\x00-\x7f]"  # the same of many bits
 # Asked when no format recognises the first bytes.
 WRONG_FILES = (
     Wrong(_starts(_TEXT + rb"<(?:!doctype|html)\b"), "an HTML page, not tensors: a failed download?", kind=NEVER),
@@ -78,6 +80,83 @@ WRONG_FILES = (
     Wrong(re.compile(rb"7z\xbc\xaf\x27\x1c"), "a 7z archive", "unpack it first"),
     Wrong(_starts(rb".{257}ustar"), "a tar archive", "unpack it first, and pass the files in it", TAR),
     Wrong(re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5, which is not read here", "read it with h5py"),
+    Wrong(
+        _starts(_TEXT + rb"(?:<\s*ir_version\s*:|ir_version\s*:)"),
+        "an ONNX model as text, which is not read here",
+        "onnx.parser.parse_model, or google.protobuf.text_format.Parse, reads it; onnx.save writes it as bytes",
+        NEVER,
+    ),
+    Wrong(
+        _starts(_TEXT + rb"(?:node|meta_info_def|saved_model_schema_version)\s*[{:]"),
+        "a TensorFlow graph as text, not tensors",
+        "google.protobuf.text_format.Parse reads it",
+        NEVER,
+    ),
+    Wrong(
+        _starts(rb"....ORTM"),
+        "a model of ONNX Runtime (.ort), which is not read here",
+        "pass the .onnx model that it was made of",
+    ),
+    Wrong(
+        re.compile(rb"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f"),
+        "records of Riegeli, or an ArrayRecord, which is not read here",
+        "read it with array_record or riegeli, and write what it gives with RecordWriter",
+    ),
+    Wrong(
+        _starts(
+            rb"(?:[\x81-\x8f]|\xde..|\xdf....)(?:[\xa0-\xbf]|\xd9.)[\x20-\x7e].{0,2000}?(?:\xc7.|\xc8..|\xc9....)\x01\x93[\x90-\x9f]"
+        ),
+        "msgpack, as Flax saves its states, which is not read here",
+        "flax.serialization.msgpack_restore(data) gives the tree to save",
+    ),
+    Wrong(
+        _starts(rb"\x08\x01\x12" + _NUMBER + rb"\x0a"),
+        "the graph of a SavedModel (saved_model.pb), which is not read here",
+        "pass its folder, with the variables beside it; one without variables has its values in the graph",
+    ),
+    Wrong(
+        _starts(rb"(?:2\x02\x08.)?(?:[\x08\x10\x18\x20\x28]" + _HASH + rb"){3}"),  # in any order
+        "the fingerprint of a SavedModel (fingerprint.pb), not tensors",
+        "pass the SavedModel's folder",
+    ),
+    Wrong(
+        _starts(rb"\x0a.{1,200}?_tf_keras_"),
+        "what Keras keeps of a SavedModel (keras_metadata.pb), not tensors",
+        "pass the SavedModel's folder",
+    ),
+    Wrong(
+        _starts(
+            rb"\x0a"
+            + _NUMBER
+            + rb"\x0a"
+            + _NUMBER
+            + rb"[A-Za-z0-9_.\\/>-]+\x12"
+            + _NUMBER
+            + rb"_?[A-Z][A-Za-z0-9]+[\x1a\x22\x2a]"
+        ),
+        "a TensorFlow graph (GraphDef), which is not read here",
+        (
+            "its constants are tf.make_ndarray(node.attr['value'].tensor) of its nodes",
+            "its variables are in the checkpoint that belongs to it",
+        ),
+    ),
+    Wrong(
+        _starts(
+            rb"\x0a"
+            + _NUMBER
+            + rb"(?:\x0a"
+            + _NUMBER
+            + rb"[\x20-\x7e]*)?\x12"
+            + _NUMBER
+            + rb"\x0a"
+            + _NUMBER
+            + rb"\x0a"
+            + _NUMBER
+            + rb"[A-Z]"
+        ),
+        "the graph that belongs to a TensorFlow checkpoint (.meta), not tensors",
+        "pass the checkpoint's prefix or its .index",
+    ),
     # All opcodes are from "(" on; other files may start with a length of these bytes, and zeros.
     Wrong(
         re.compile(rb"\x80[\x02-\x05][\x28-\xff]|[(][dl]p[0-9]*\n|c(?:copy_reg|numpy)[a-z._]*\n"),
@@ -169,10 +248,10 @@ _PLAIN_TEXT = re.compile(
 _MOST_NAMED = 3
 
 
-def about_file(head: bytes, format: str | None) -> About | None:
-    """What a file that starts like this is, if it is known and holds no tensors."""
+def about_file(head: bytes, format: str | None, surely: bool = False) -> About | None:
+    """What a file that starts like this is, if it is known and holds no tensors; `surely`, whatever its format."""
     for wrong in WRONG_FILES:
-        if wrong.start.match(head) and not wrong.may_be(format):
+        if (wrong.kind == NEVER or not surely) and wrong.start.match(head) and not wrong.may_be(format):
             return wrong.about
     if format is None and _PLAIN_TEXT.match(head):
         if head.lstrip().startswith(b"["):

@@ -39,6 +39,8 @@ def open_file(
     storage.check_target(target, "read")
     claiming = _claiming_format(os.fspath(target), format) if source.is_local else None
     if claiming is not None:
+        if os.path.isfile(source.target):
+            refuse_wrong(source.head, source.path, claiming.name, surely=True)
         return _open(claiming, source, limits, given, claimed=True)
     try:
         chosen = choose(source, format)
@@ -110,11 +112,12 @@ def choose(source: Source, format: str | None) -> Format:
     return chosen
 
 
-def refuse_wrong(head: bytes, path: str, format: str | None) -> None:
-    """Raise if a file holds no tensors, and say what it is. `format` is what it was taken for."""
+def refuse_wrong(head: bytes, path: str, format: str | None, surely: bool = False) -> None:
+    """Raise if a file holds no tensors, and say what it is. `format` is what it was taken for; `surely` asks for what
+    no file of any format can be."""
     from tensorbytes import foreign  # its patterns take a moment to compile
 
-    found = foreign.about_file(head, format)
+    found = foreign.about_file(head, format, surely)
     if found is not None:
         raise UsageError(found.what, path=path, hints=found.hints)
 

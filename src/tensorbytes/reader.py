@@ -15,6 +15,7 @@ import numpy as np
 from tensorbytes import formats, frameworks, opening
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.budget import Budget
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     CorruptError,
     Hint,
@@ -30,6 +31,7 @@ from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.notebook import Displayed
+from tensorbytes.structs import gathered
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.tree import Document, Leaf, Stored, read_all, restore, unflatten
@@ -45,7 +47,7 @@ class Entry(Displayed):
     __slots__ = ("_convert", "_leaf", "_mapped", "_path")
 
     def __init__(
-        self, leaf: Leaf, convert: Callable[[Value], Any], path: str, mapped: memoryview | None = None
+        self, leaf: Leaf, convert: Callable[[Value | Deferred], Any], path: str, mapped: memoryview | None = None
     ) -> None:
         self._leaf, self._convert, self._path, self._mapped = leaf, convert, path, mapped
 
@@ -105,7 +107,7 @@ class Entry(Displayed):
 
     def _load_owned(self) -> Any:
         """The same in memory of its own: whatever happens to the file later does not touch it."""
-        return self._load(lambda leaf: leaf._replace(value=_copy_mapped(leaf.read())))
+        return self._load(lambda leaf: leaf._replace(value=_copy_mapped(leaf.value)))
 
     def __getitem__(self, index: Any) -> Any:
         with naming(self._path, self._mapped):
@@ -127,9 +129,15 @@ class Entry(Displayed):
         return size
 
 
-def _copy_mapped(value: Value) -> Value:
+def _copy_mapped(value: Value | Deferred) -> Value | Deferred:
     """The same value; what it has of a mapped file is copied."""
     own: dict[str, Any] = {}
+    if isinstance(value, Deferred):
+        reverse = value.reversed_axes()
+        if reverse is None:
+            return _copy_mapped(value.load())
+        copy = dataclasses.replace(reverse, data=storage.copy_mapped(reverse.data))
+        return dataclasses.replace(value, reverse=lambda: copy)
     if isinstance(value, Tensor | Strings):
         own["data"] = storage.copy_mapped(value.data)
     else:
@@ -144,13 +152,13 @@ def _copy_mapped(value: Value) -> Value:
     return dataclasses.replace(value, **own)
 
 
-def build(document: Document, convert: Callable[[Value], Any]) -> Any:
+def build(document: Document, convert: Callable[[Value | Deferred], Any]) -> Any:
     """The object of a document. Of a table, the masks of columns that were not read yet are checked now."""
     leaves = document.leaves
     if document.rows is not None:
         leaves = read_all(leaves)
         frame.check_table(leaves, document.rows, leaves[0].at)
-    return unflatten(leaves, convert)
+    return unflatten(gathered(document._replace(leaves=leaves)).leaves, convert)
 
 
 def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
@@ -178,7 +186,7 @@ class Reader(Displayed):
         self._documents: list[Document] | None = None
         self._by_name: dict[str, list[Leaf]] | None = None
 
-    def _convert(self, value: Value) -> Any:
+    def _convert(self, value: Value | Deferred) -> Any:
         return frameworks.from_value(value, self._to, self._device)
 
     def _budget(self) -> Budget:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
-from tensorbytes.tensor import Header, Strings, Tensor, Value
+from tensorbytes.tensor import Array, Header, Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
 Path: TypeAlias = tuple[Step, ...]
@@ -218,10 +218,10 @@ class _Shared:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._first: dict[int, tuple[Any, Value]] = {}  # by address: most tensors are alone at theirs
-        self._known: dict[Hashable, Value] = {}
+        self._first: dict[int, tuple[Any, Value | Deferred]] = {}  # by address: most tensors are alone at theirs
+        self._known: dict[Hashable, Value | Deferred] = {}
 
-    def value(self, x: Any, value: Value) -> Value:
+    def value(self, x: Any, value: Value | Deferred) -> Value | Deferred:
         """The value of this tensor, or of the one that was there before."""
         address = self._places.address_of(x)
         if not address:
@@ -232,22 +232,28 @@ class _Shared:
         self._known.setdefault(self._mark(*first), first[1])
         return self._known.setdefault(self._mark(x, value), value)
 
-    def _mark(self, x: Any, value: Value) -> Hashable:
+    def _mark(self, x: Any, value: Value | Deferred) -> Hashable:
         return self._places.place_of(x), tuple(value.origin.items())
 
 
-def flatten(obj: Any, to_value: Callable[[Any], Value | None], places: Places | None = None) -> list[Leaf]:
+def flatten(
+    obj: Any,
+    to_value: Callable[[Any], Value | Deferred | None],
+    places: Places | None = None,
+    note: Callable[[Path, Any], None] | None = None,
+) -> list[Leaf]:
     """The leaves of a structure; `to_value` gives None for what is not a tensor.
 
     A tensor that occurs several times is one value in all of these leaves: the very same object, or another that is
-    the same view of the same memory, by what `places` says, and was held in the same way.
+    the same view of the same memory, by what `places` says, and was held in the same way. With `note`, NumPy's
+    structured arrays are dicts of their fields, and are noted by it: structs.py makes them whole again.
     """
     leaves: list[Leaf] = []
     # By identity and by address, which are theirs as long as they are held here.
-    known: dict[int, tuple[Any, Value | None]] = {}
+    known: dict[int, tuple[Any, Value | Deferred | None]] = {}
     shared = None if places is None else _Shared(places)
 
-    def once(x: Any) -> Value | None:
+    def once(x: Any) -> Value | Deferred | None:
         if id(x) not in known:
             value = to_value(x)
             if shared is not None and value is not None:
@@ -255,11 +261,17 @@ def flatten(obj: Any, to_value: Callable[[Any], Value | None], places: Places | 
             known[id(x)] = x, value
         return known[id(x)][1]
 
-    _flatten(obj, (), once, leaves)
+    _flatten(obj, (), once, leaves, note)
     return leaves
 
 
-def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out: list[Leaf]) -> None:
+def _flatten(
+    obj: Any,
+    path: Path,
+    to_value: Callable[[Any], Value | Deferred | None],
+    out: list[Leaf],
+    note: Callable[[Path, Any], None] | None,
+) -> None:
     if len(path) > LIMITS.max_depth:
         raise UnsupportedError(f"nested deeper than {LIMITS.max_depth} levels, or containing itself")
     if type(obj) in _SCALARS:
@@ -267,7 +279,10 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
     elif obj is None:
         out.append(Leaf(_EMPTY, path, "none"))
     elif type(obj) in (list, tuple):
-        _flatten_sequence(obj, path, to_value, out)
+        _flatten_sequence(obj, path, to_value, out, note)
+    elif note is not None and type(obj) in (np.ndarray, np.memmap, np.void) and obj.dtype.names:
+        note(path, obj)
+        _flatten_fields(np.asarray(obj), path, to_value, out)
     elif (value := to_value(obj)) is not None:
         out.append(Leaf(value, path, "numpy" if isinstance(obj, np.generic) else ""))
     elif isinstance(obj, Mapping):
@@ -279,12 +294,32 @@ def _flatten(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out:
             raise UnsupportedError(f"{what} has a key twice", hints=[Hint(purpose="convert it")])
         for key, item in items:
             step = ("key", key) if type(key) is str else _key_step(key)
-            _flatten(item, (*path, step), to_value, out)
+            _flatten(item, (*path, step), to_value, out, note)
     else:
         raise _refusal(obj, path)
 
 
-def _flatten_sequence(obj: Any, path: Path, to_value: Callable[[Any], Value | None], out: list[Leaf]) -> None:
+def _flatten_fields(
+    array: Array, path: Path, to_value: Callable[[Any], Value | Deferred | None], out: list[Leaf]
+) -> None:
+    """The fields of a structured array, those of the structs in it as well."""
+    for name in array.dtype.names or ():
+        below = (*path, ("key", name))
+        if array[name].dtype.names:
+            _flatten_fields(array[name], below, to_value, out)
+        else:
+            value = to_value(array[name])
+            assert value is not None
+            out.append(Leaf(value, below))
+
+
+def _flatten_sequence(
+    obj: Any,
+    path: Path,
+    to_value: Callable[[Any], Value | Deferred | None],
+    out: list[Leaf],
+    note: Callable[[Path, Any], None] | None,
+) -> None:
     kind = type(obj).__name__
     if not obj:
         out.append(Leaf(_EMPTY, path, kind))
@@ -294,7 +329,7 @@ def _flatten_sequence(obj: Any, path: Path, to_value: Callable[[Any], Value | No
         out.append(Leaf(_SCALARS[first](list(obj)), path, f"{kind}[{first.__name__}]"))
         return
     for index, item in enumerate(obj):
-        _flatten(item, (*path, (kind, index)), to_value, out)
+        _flatten(item, (*path, (kind, index)), to_value, out, note)
 
 
 def _scalar(obj: Any) -> Value:
@@ -335,11 +370,12 @@ def _refusal(obj: Any, path: Path) -> UnsupportedError:
     )
 
 
-def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
+def restore(leaf: Leaf, convert: Callable[[Value | Deferred], Any]) -> Any:
     """What a leaf was: a Python value by its kind, or the tensor that `convert` makes."""
-    kind, value = leaf.kind, leaf.read()
+    kind = leaf.kind
     if not kind:
-        return convert(value)
+        return convert(leaf.value)
+    value = leaf.read()
     if kind == "none" or kind in _CONTAINERS:
         if not isinstance(value, Tensor) or value.dtype != _EMPTY.dtype or value.shape != _EMPTY.shape:
             raise _mismatch(leaf, kind)
@@ -392,7 +428,7 @@ class _Node:
         return self.children if self.kind == "dict" else _CONTAINERS[self.kind](self.children.values())
 
 
-def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
+def unflatten(leaves: list[Leaf], convert: Callable[[Value | Deferred], Any]) -> Any:
     """The structure that `flatten` took apart. What several leaves share is converted once.
 
     A mask of a table stands beside its column, under the column's last key with "/mask0" added, or "/mask1" ...
@@ -406,7 +442,7 @@ def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
             return restore(leaf, convert)
         shared = id(leaf.value)
         if shared not in made:
-            made[shared] = convert(leaf.value.load())
+            made[shared] = convert(leaf.value)
         return made[shared]
 
     return nest(leaves, restore_once)

@@ -18,6 +18,7 @@ LAYERS = [
     ["tensor"],
     ["deferred"],
     ["tree"],
+    ["structs"],
     ["_wire"],
     ["io"],
     ["rows", "tfrecord"],

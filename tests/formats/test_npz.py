@@ -359,7 +359,7 @@ REFUSED = {
     "85 an empty member": (archive({"a.npy": b""}), errors.UnsupportedError, r"a\.npy"),
     "85 a torch file": (archive({"archive/data.pkl": b"\x80\2"}), errors.UnsupportedError, r"data\.pkl"),
     "31 a pickle": (archive({"a.npy": saved(np.array([{}], object))}), errors.UnsupportedError, "pickle"),
-    "32 structured": (archive({"a.npy": saved(np.zeros(2, "i4,f4"))}), errors.UnsupportedError, r"a\.npy.*structured"),
+    "32 of objects": (archive({"a.npy": saved(np.zeros(2, "i4,O"))}), errors.UnsupportedError, r"a\.npy.*structured"),
     "13 bytes after the array": (archive({"a.npy": GOOD + b"\0"}), errors.CorruptError, r"a\.npy"),
     "12 two arrays in a member": (archive({"a.npy": GOOD + GOOD}), errors.CorruptError, r"a\.npy"),
     "29 an array cut short": (archive({"a.npy": GOOD[:-1]}), errors.CorruptError, r"a\.npy"),

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
+from tensorbytes.cli.hints import in_commands
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.view import report
@@ -62,6 +63,10 @@ WRONG = {
     "wav": (b"RIFF\x24\0\0\0WAVEfmt " + bytes(50), "sound, which is not read here"),
     "sqlite": (b"SQLite format 3\0" + bytes(100), "an SQLite database"),
     "tflite": (b"\x1c\0\0\0TFL3" + bytes(100), "a TensorFlow Lite model"),
+    "onnx runtime": (b"\x20\0\0\0ORTM" + bytes(50), r"ONNX Runtime \(.ort\)"),
+    "onnx text": (b'<\n  ir_version: 10,\n  opset_import: ["" : 21]\n>\ng () => () {}\n', "an ONNX model as text"),
+    "protobuf text": (b'ir_version: 10\ngraph {\n  name: "g"\n}\n', "an ONNX model as text"),
+    "graph text": (b'node {\n  name: "x"\n  op: "Placeholder"\n}\n', "a TensorFlow graph as text"),
     "matlab": (b"MATLAB 5.0 MAT-file, Platform: GLNXA64".ljust(128) + bytes(50), "scipy.io.loadmat"),
 }
 WRONG |= {
@@ -98,6 +103,111 @@ def test_a_wrong_file_is_named_whatever_it_was_taken_for(tmp_path, kind, format)
     path.write_bytes(data + bytes(1 << 21))  # large files are read in another way
     with pytest.raises(tb.errors.UsageError, match=words):
         tb.load(path, format)
+
+
+def _saved_model(folder):
+    tf = pytest.importorskip("tensorflow")
+    module = tf.Module()
+    module.v = tf.Variable([1.0, 2.0])
+    module.f = tf.function(lambda x: x + module.v, input_signature=[tf.TensorSpec([2])])
+    tf.saved_model.save(module, str(folder))
+    return module.f.get_concrete_function().graph.as_graph_def().SerializeToString()
+
+
+def test_messages_of_tensorflow_are_named(tmp_path):
+    """Protobuf has no magic, and most of these end in .pb."""
+    graph = _saved_model(tmp_path / "model")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "graph.pb").write_bytes(graph)
+    for name in ("saved_model.pb", "fingerprint.pb"):
+        (alone / name).write_bytes((tmp_path / "model" / name).read_bytes())
+    for name, words in {
+        "graph.pb": r"GraphDef.*tf\.make_ndarray",
+        "saved_model.pb": "graph of a SavedModel.*pass its folder",
+        "fingerprint.pb": "fingerprint of a SavedModel.*folder",
+    }.items():
+        for path in (alone / name, alone / f"{name}.renamed"):
+            path.write_bytes((alone / name).read_bytes())
+            with pytest.raises(tb.errors.UsageError, match=words):
+                tb.load(path)
+    assert tb.load(tmp_path / "model" / "saved_model.pb", keys="clean")["v"].tolist() == [1, 2]
+    assert tb.verify(tmp_path / "model" / "variables" / "variables.index").ok
+
+
+def test_what_keras_keeps_of_a_saved_model_is_named(tmp_path):
+    messages = pytest.importorskip("tensorflow.python.keras.protobuf.saved_metadata_pb2")
+    found = messages.SavedMetadata()
+    found.nodes.add(node_id=0, node_path="root", identifier="_tf_keras_sequential", metadata="{}")
+    (tmp_path / "keras_metadata.pb").write_bytes(found.SerializeToString())
+    with pytest.raises(tb.errors.UsageError, match="Keras keeps of a SavedModel"):
+        tb.load(tmp_path / "keras_metadata.pb")
+
+
+def test_the_graph_beside_a_checkpoint_is_named(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    with tf.Graph().as_default():
+        tf.compat.v1.get_variable("v", initializer=tf.ones([3]))
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            tf.compat.v1.train.Saver().save(session, str(tmp_path / "model.ckpt"))
+    with pytest.raises(tb.errors.UsageError, match=r"graph that belongs to a TensorFlow checkpoint.*prefix"):
+        tb.load(tmp_path / "model.ckpt.meta")
+    assert tb.load(tmp_path / "model.ckpt")["v"].tolist() == [1, 1, 1]
+
+
+def test_what_jax_s_libraries_write_is_named(tmp_path):
+    flax = pytest.importorskip("flax.serialization")
+    path = tmp_path / "state"
+    for state in ({"params": {"dense": {"kernel": np.zeros((2, 2), "f4")}}}, {"a": np.arange(3), "b": np.ones(300)}):
+        path.write_bytes(flax.to_bytes(state))
+        with pytest.raises(tb.errors.UsageError, match=r"Flax.*msgpack_restore"):
+            tb.load(path)
+    records = pytest.importorskip("array_record.python.array_record_module")
+    writer = records.ArrayRecordWriter(str(tmp_path / "x.array_record"), "group_size:1")
+    writer.write(b"one")
+    writer.close()
+    with pytest.raises(tb.errors.UsageError, match=r"Riegeli, or an ArrayRecord.*RecordWriter"):
+        tb.load(tmp_path / "x.array_record")
+
+
+def test_a_folder_of_orbax_is_named(tmp_path):
+    orbax = pytest.importorskip("orbax.checkpoint")
+    with orbax.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "state", {"w": np.zeros(2)})
+    with pytest.raises(tb.errors.UsageError, match=r"Orbax.*orbax\.checkpoint"):
+        tb.load(tmp_path / "state")
+
+
+def test_what_a_saved_model_keeps_for_itself_is_left_out_by_an_option(tmp_path):
+    _saved_model(tmp_path / "model")
+    with pytest.raises(tb.errors.LossError, match=r"_CHECKPOINTABLE_OBJECT_GRAPH") as caught:
+        tb.convert(tmp_path / "model", tmp_path / "m.safetensors")
+    assert "read_options={'keys': 'clean'}" in str(caught.value)
+    assert in_commands(caught.value.hints[0]).startswith("pass --read-option keys=clean")
+    tb.convert(tmp_path / "model", tmp_path / "m.safetensors", read_options={"keys": "clean"}, verify=True)
+    assert tb.load(tmp_path / "m.safetensors")["v"].tolist() == [1, 2]
+
+
+def test_events_point_to_their_reader(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    with writer.as_default():
+        tf.summary.scalar("loss", 1.0, step=1)
+    writer.close()
+    (path,) = tmp_path.iterdir()
+    with pytest.raises(tb.errors.UsageError, match=r"records\.read_events"):
+        tb.load(path)
+
+
+def test_a_safetensors_header_after_white_space_is_recognised(tmp_path):
+    raw = tb.dumps({"w": np.arange(3.0)}, "safetensors")
+    size = int.from_bytes(raw[:8], "little")
+    for space in (b" ", b"\n\t  \r "):
+        header = space + raw[8 : 8 + size]
+        path = tmp_path / "weights"
+        path.write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + size :])
+        assert tb.load(path)["w"].tolist() == [0, 1, 2]
 
 
 def test_any_bytes_are_raw_when_asked_for(tmp_path):

@@ -130,7 +130,7 @@ Point = collections.namedtuple("Point", "x y")
         (np.array([object()]), "element 0 is object"),
         (np.array(["a", b"b"], object), "only all-text or all-bytes"),
         (np.array(["a", None], object), "element 1 is NoneType"),
-        (np.zeros(2, [("a", "i4"), ("b", "f4")]), "structured dtype with fields a, b"),
+        (np.zeros(2, [("a", "i4"), ("b", "O")]), "structured dtype with fields a, b"),
         (np.zeros(2, "V3"), "no portable form"),
         (np.zeros(2, np.longdouble), "long double"),
         (np.ma.masked_array([1, 2], [0, 1]), "MaskedArray carries more than its array"),

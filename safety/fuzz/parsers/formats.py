@@ -19,8 +19,9 @@ from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, TensorbytesError
 from tensorbytes.formats import _json, checkpoint, frame, onnx
 from tensorbytes.formats._arrow import thrift
-from tensorbytes.formats._checkpoint import bundle, bundle_read, sstable
+from tensorbytes.formats._checkpoint import bundle, bundle_read, sstable, v1
 from tensorbytes.formats._checkpoint.bundle import BundleEntry
+from tensorbytes.formats._parts import unpack
 from tensorbytes.formats._safetensors import shards
 from tensorbytes.formats._torch import archive as torch_archive
 from tensorbytes.formats._torch import pickle_read
@@ -118,6 +119,24 @@ def _checkpoint(data: bytes) -> None:
     if found.leaves and chance(data) & 3 == 1:
         checkpoint._cleaned(found.leaves)
         unflatten(found.leaves, as_numpy)
+
+
+def _first_format(data: bytes) -> None:
+    """A checkpoint of TensorFlow's first format, which is one table."""
+
+    def read(lazy: bool) -> Document:
+        budget = Budget(LIMITS, len(data))
+        return unpack(v1.read(memoryview(data), budget, lazy), budget, lazy)
+
+    try:
+        found = read(False)
+    except TensorbytesError:
+        if not chance(data) & 7:
+            for leaf in read(True).leaves:
+                leaf.read()
+        raise
+    if not chance(data) & 3 and not same([found], [read(True)]):
+        raise Unsound("read lazily, it is something else")
 
 
 def _table(data: bytes) -> None:
@@ -230,7 +249,7 @@ TARGETS = [
     Target("tb_stream", "tb", _stream, seeds.of("tb"), sealing.frames),
     _format("safetensors", sealing.safetensors, max_len=1024),
     Target("safetensors_index", "safetensors_index", _shard_index, seeds.of("safetensors_index")),
-    _format("npy", sealing.npy, max_len=640),
+    _format("npy", sealing.npy, options=({}, {"bools": "any"}), max_len=640),
     _format("npz", sealing.zipped, options=_SKIP, max_len=2304),
     _format("torchfile", sealing.zipped, options=_SKIP, max_len=2048),
     _format("torchfile", target="torch_legacy", options=_SKIP, max_len=1024),
@@ -240,7 +259,7 @@ TARGETS = [
     _format("parquet", sealing.parquet, rewrite=128, max_len=2048),
     Target("parquet_footer", "parquet", _footer, seeds.of("parquet_footer"), sealing.parquet, max_len=2048),
     _format("gguf", options=({}, {"arrays": True}), max_len=768),
-    _format("onnx", options=({}, {"encoding": "bytes"})),
+    _format("onnx", options=({}, {"encoding": "bytes"}, {"optional": True})),
     Target("onnx_external", "onnx", _external, seeds.of("onnx_external"), max_len=256),
     _format("sparseproto"),
     _format("protobuf"),
@@ -250,6 +269,7 @@ TARGETS = [
         "checkpoint", "checkpoint", _checkpoint, seeds.of("checkpoint"), sealing.checkpoint, max_len=768, offsets=False
     ),
     Target("checkpoint_table", "checkpoint", _table, seeds.of("checkpoint_table"), sealing.table, offsets=False),
+    Target("checkpoint_v1", "checkpoint", _first_format, seeds.of("checkpoint_v1"), sealing.table, offsets=False),
     Target("checkpoint_state", "checkpoint_state", _state, seeds.of("checkpoint_state"), max_len=256),
     Target("raw", "raw", _raw(), seeds.of("raw"), max_len=64),
     Target("json", "json", _json_text, seeds.of("json")),

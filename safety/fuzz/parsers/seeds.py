@@ -151,6 +151,8 @@ def _npy() -> Iterator[bytes]:
         np.asfortranarray(np.ones((2, 2))),
         np.arange(2, dtype=">i4"),
         np.array(b"xy"),
+        np.zeros(2, [("a", ">i4", (2,)), ("s", [("t", "S3"), ("b", "?")])]),
+        np.zeros(1, np.dtype({"names": ["a", "b"], "formats": ["u1", "<f4"], "offsets": [1, 4], "itemsize": 12})),
     ):
         out = io.BytesIO()
         np.save(out, array)
@@ -212,6 +214,9 @@ def _onnx() -> Iterator[bytes]:
         (6, 1, b"\5"),
     ):
         yield number(1, count) + number(2, code) + put(5, values)
+    yield put(1, b"list") + number(2, 1) + put(3, tensor) + put(3, floats)
+    yield number(2, 3) + put(5, put(1, b"in") + number(2, 1) + put(3, tensor)) + put(5, put(1, b"e") + number(2, 1))
+    yield number(2, 2) + put(4, sparse)
     yield number(1, 1) + number(2, 14) + put(4, bytes(8))
     yield number(1, 1) + number(2, 8) + put(6, b"text") + put(12, b"about") + put(16, put(1, b"k") + put(2, b"v"))
     for one in (tensor, floats, outside):
@@ -251,6 +256,28 @@ def _arrow(name: str) -> Iterator[bytes]:
 def _checkpoints() -> Iterator[bytes]:
     for index, data in _bundles():
         yield len(data).to_bytes(2, "little") + data + index
+
+
+def _first_checkpoints() -> Iterator[bytes]:
+    """Checkpoints of TensorFlow's first format: numbers, strings, slices, and a slice that is not all."""
+    number, put = proto.put_number, proto.put_bytes
+
+    def described(name: bytes, code: int, shape: tuple[int, ...], *extents: bytes) -> bytes:
+        dims = b"".join(put(2, number(1, n)) for n in shape)
+        return put(1, put(1, name) + put(2, dims) + number(3, code) + b"".join(put(4, one) for one in extents))
+
+    def stored(name: bytes, extents: tuple[tuple[int, int], ...], values: bytes) -> tuple[bytes, bytes]:
+        return bundle.slice_key(name, extents), put(2, put(1, name) + put(3, values))
+
+    whole, first, last = put(1, b""), put(1, _extent(0, 1)), put(1, _extent(1, 1))
+    floats, strings = put(5, bytes(8)), put(8, b"ab") + put(8, b"")
+    one, two = put(5, bytes(4)), put(5, bytes(4))
+    meta = described(b"a", 1, (2,), whole) + described(b"s", 7, (2,), whole) + put(2, number(1, 1))
+    yield sstable.build([(b"", put(1, meta)), stored(b"a", ((0, -1),), floats), stored(b"s", ((0, -1),), strings)])
+    halves = [stored(b"p", ((0, 1),), one), stored(b"p", ((1, 1),), two)]
+    yield sstable.build([(b"", put(1, described(b"p", 1, (2,), first, last))), *halves])
+    yield sstable.build([(b"", put(1, described(b"p", 1, (2,), first))), halves[0]])
+    yield sstable.build([(b"", put(1, described(b"n", 3, (), b""))), stored(b"n", (), put(7, b"\5"))])
 
 
 def _bundles() -> Iterator[tuple[bytes, bytes]]:
@@ -413,6 +440,7 @@ _MAKERS: dict[str, Callable[[], Iterable[bytes]]] = {
     "example": _payloads,
     "checkpoint": _checkpoints,
     "checkpoint_table": lambda: [index for index, _ in _bundles()],
+    "checkpoint_v1": _first_checkpoints,
     "checkpoint_state": lambda: [b'model_checkpoint_path: "a\\303\\xa9"\n', b"model_checkpoint_path: 'm-1'\n"],
     "raw": lambda: [bytes([n]) + bytes(size) for n in range(8) for size in (0, 4, 6, 12, 13)],
     "json": lambda: _JSON,

@@ -239,7 +239,7 @@ def restored(document: Document, path: str) -> Any:
         for leaf in document.leaves:
             if leaf.check is not None:
                 leaf.check()
-        return unflatten(document.leaves, lambda value: value)
+        return unflatten(document.leaves, lambda value: value.load())
 
 
 def table_rows(table: Table) -> list[dict[str, Any]]:

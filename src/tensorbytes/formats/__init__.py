@@ -11,7 +11,7 @@ import importlib
 import io
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from types import MappingProxyType, ModuleType, NoneType
@@ -167,6 +167,7 @@ class Format:
     # ---- what it holds ---------------------------------------------------------
     holds: ClassVar[str]  # in words
     holds_one: ClassVar[bool] = False  # True: a single tensor, without a key
+    structs: ClassVar[bool] = False  # True: a structured array of NumPy's is one value of it
     nameless: ClassVar[bool] = False  # True: what others read in its files has no names
     complete: ClassVar[bool] = False  # True: holds whatever the native frame holds, metadata included
     streams: ClassVar[bool] = False  # True: documents, encoded with item numbers, may follow one another
@@ -322,6 +323,10 @@ class Format:
     def part_of(self, path: str) -> tuple[str, list[Hint]]:
         """Of a file that is a part of others and can't be read alone, by its name: what it is, and what helps."""
         return "", []
+
+    def leaving_out(self, names: Collection[str]) -> list[Hint]:
+        """What leaves these tensors out of a file, and nothing else that matters: hints on "read_options"."""
+        return []
 
     def replaces(self, path: str, options: Options) -> list[str]:
         """The local files that saving to a path may replace or remove."""

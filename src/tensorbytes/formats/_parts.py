@@ -363,7 +363,24 @@ def _change(
         return change(value)
     kind, _, shape, size = value.header
     cut = (lambda index: change(value.part(index))) if value.in_parts else None
-    return Deferred(kind, dtype, shape, lambda: change(value.load()), size or 0, cut, None, value.meta, value.origin)
+    turned = _change_reversed(value.reverse, change) if isinstance(value, Deferred) else None
+    later = partial(Deferred, kind, dtype, shape, lambda: change(value.load()), size or 0, cut)
+    return later(meta=value.meta, origin=value.origin, reverse=turned)
+
+
+def _change_reversed(
+    reverse: Callable[[], Tensor] | None, change: Callable[[Any], Tensor | Strings]
+) -> Callable[[], Tensor] | None:
+    """The same change of a tensor in Fortran order, which stays so."""
+    if reverse is None:
+        return None
+
+    def changed() -> Tensor:
+        made = change(reverse())
+        assert isinstance(made, Tensor)
+        return made
+
+    return changed
 
 
 def _assemble(part: Part, by_name: Mapping[str, Part], used: set[str], budget: Budget) -> Value:

@@ -15,16 +15,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, LimitError, UnsupportedError
+from tensorbytes.errors import CorruptError, Hint, LimitError, UnsupportedError
+from tensorbytes.formats import Option, Options
 from tensorbytes.io.checksums import crc32
 from tensorbytes.io.streams.engines import DamagedError, deflate_whole, inflate_start, inflate_whole
 from tensorbytes.io.workers import map_in_order
 from tensorbytes.typing import Buffer, bytes_view
 
 STORED, DEFLATED = 0, 8
+_NO_OPTIONS: Options = MappingProxyType({})
 _LOCAL, _CENTRAL = struct.Struct("<IHHHHHIIIHH"), struct.Struct("<IHHHHHHIIIHHHHHII")
 _END, _END64, _LOCATOR = struct.Struct("<IHHHHIIH"), struct.Struct("<IQHHIIQQQQ"), struct.Struct("<IIQI")
 _LOCAL_MARK, _CENTRAL_MARK, _END_MARK = 0x04034B50, 0x02014B50, 0x06054B50
@@ -42,6 +45,10 @@ _THREAD_BYTES = 1 << 23
 _AHEAD = 4
 
 
+CHECKSUMS = Option(str, "`ignore` reads members whose checksums differ", "check", ("check", "ignore"))
+_IGNORE = Hint("checksums", "ignore", "to read it all the same, if you know why", of="load")
+
+
 class Member(NamedTuple):
     """One file of an archive; its content, as stored, is data[start:start + stored]."""
 
@@ -52,13 +59,15 @@ class Member(NamedTuple):
     size: int
     start: int
     at: int  # of its local header
+    checked: bool = True  # False if its checksum is not to be looked at
 
 
 # ---- reading ----------------------------------------------------------------
 
 
-def members(data: memoryview, budget: Budget) -> list[Member]:
+def members(data: memoryview, budget: Budget, options: Options = _NO_OPTIONS) -> list[Member]:
     """The members of an archive in the order of its directory, checked against one another."""
+    checked = options.get("checksums") != "ignore"
     count, size, start = _directory(data)
     most = min(count, size // _CENTRAL.size)  # a count beyond what the directory can hold is damage, and costs nothing
     if most > budget.max_tensors:
@@ -69,7 +78,7 @@ def members(data: memoryview, budget: Budget) -> list[Member]:
     at, end = start, start + size
     for _ in range(count):
         entry, at = _central(data, at, end)
-        member = _local(data, entry, start)
+        member = _local(data, entry if checked else entry._replace(checked=False), start)
         if member.name in names:
             raise CorruptError(f"two members named {member.name!r}", at=entry.at)
         names.add(member.name)
@@ -208,8 +217,11 @@ def _local(data: memoryview, entry: Member, directory: int) -> Member:
     if method != entry.method or flags & _REFUSED_FLAGS:
         raise CorruptError(f"the member {entry.name!r} is compressed or encrypted in another way than listed", at=at)
     told_later = flags & 8 and not (crc or stored or size)  # in a record after the content
-    if not told_later and (crc, stored, size) != (entry.crc, entry.stored, entry.size):
+    if not told_later and (stored, size) != (entry.stored, entry.size):
         raise CorruptError(f"the sizes of {entry.name!r} differ between its header and the directory", at=at)
+    if not told_later and entry.checked and crc != entry.crc:
+        what = f"the checksums of {entry.name!r} differ between its header and the directory"
+        raise CorruptError(what, at=at, hints=[_IGNORE])
     return entry._replace(start=start, at=at)
 
 
@@ -259,12 +271,14 @@ def content(data: memoryview, member: Member, check: bool = True) -> memoryview:
 
 
 def check_crc(raw: memoryview, member: Member) -> None:
-    if crc32(raw) != member.crc:
-        raise checksum_differs(member)
+    if member.checked:
+        compare_crc(crc32(raw), member)
 
 
-def checksum_differs(member: Member) -> CorruptError:
-    return CorruptError(f"the checksum of the member {member.name!r} differs", at=member.start)
+def compare_crc(crc: int, member: Member) -> None:
+    """Refuse a member whose bytes have another checksum than it states."""
+    if member.checked and crc != member.crc:
+        raise CorruptError(f"the checksum of the member {member.name!r} differs", at=member.start, hints=[_IGNORE])
 
 
 def _inflate(raw: memoryview, member: Member) -> bytes:

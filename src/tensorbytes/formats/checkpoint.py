@@ -5,6 +5,8 @@ r"""TensorFlow checkpoints, and the variables of SavedModels, without TensorFlow
     <prefix>.data-SSSSS-of-NNNNN    the tensors' bytes, one after another: little-endian, C order,
                                     types under 8 bits in a byte each; strings as in _checkpoint/bundle.py
 
+Before TensorFlow 1.0 a checkpoint was one sorted table, which is read as well (_checkpoint/v1.py).
+
 Every block of the index and every tensor has its CRC-32C. A folder of checkpoints has a file
 `checkpoint`, the text of a CheckpointState, which names the latest one; a SavedModel is a
 folder with a file saved_model.pb and a checkpoint of the prefix variables/variables.
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tensorbytes import dtypes
@@ -32,7 +34,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.deferred import Dense
 from tensorbytes.errors import CorruptError, Hint, Known, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Option, Options, _json, known_options
-from tensorbytes.formats._checkpoint import bundle_write, sstable
+from tensorbytes.formats._checkpoint import bundle_write, sstable, v1
 from tensorbytes.formats._checkpoint.bundle_read import Bundle, BundleValue
 from tensorbytes.formats._checkpoint.bundle_write import BundleTensor
 from tensorbytes.formats._parts import Part, pack, unpack
@@ -50,6 +52,7 @@ _BOOKKEEPING = ("_CHECKPOINTABLE_OBJECT_GRAPH", f"save_counter{_VALUE_SUFFIX}")
 _DATA = re.compile(r"(.*)[.]data-[0-9]{5}-of-[0-9]{5}", re.DOTALL)
 _STATE_BYTES = 1 << 20
 _ATTEMPTS = 5
+_HEAD = 1 << 12
 _CARRIERS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _LATEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)')""", re.M)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.S)
@@ -87,8 +90,11 @@ class Checkpoint(Format):
             return True
         return _state_text(os.path.join(path, STATE)) is not None
 
+    def sniff(self, head: bytes, size: int) -> bool:
+        return v1.is_table(head, size)  # the only one that is a file of its own
+
     def files(self, path: str) -> list[str]:
-        if os.path.isdir(path):
+        if os.path.isdir(path) or _is_v1(path):
             return [path]
         prefix = find_prefix(path)
         return [*_data_files(prefix), f"{prefix}.index"]
@@ -100,6 +106,11 @@ class Checkpoint(Format):
         what = "the data of a TensorFlow checkpoint, without its names"
         return what, [Hint(purpose=f"pass {found[1]} or {found[1]}.index")]
 
+    def leaving_out(self, names: Collection[str]) -> list[Hint]:
+        if names and all(name in _BOOKKEEPING or "/.ATTRIBUTES/" in name for name in names):
+            return [Hint("read_options.keys", "clean", "to leave out what TensorFlow keeps for itself")]
+        return []
+
     def replaces(self, path: str, options: Options) -> list[str]:
         prefix = _written_prefix(path)
         return [*_data_files(prefix), f"{prefix}.index"]
@@ -108,11 +119,10 @@ class Checkpoint(Format):
         _prepared(document)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
-        if bytes(data[-8:]) == sstable.MAGIC:
-            raise UnsupportedError(
-                "a table of TensorFlow: a checkpoint's index alone, or one of version 1 (before TensorFlow 1.0)",
-                hints=[LOAD_PATH],
-            )
+        if bytes(data[-8:]) == sstable.MAGIC or v1.is_table(bytes(data[:_HEAD]), len(data)):
+            budget = Budget(limits, len(data))
+            yield _finished(unpack(v1.read(data, budget, lazy), budget, lazy), options)
+            return
         raise UsageError("a checkpoint is several files", hints=[LOAD_PATH])
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> list[Any]:
@@ -127,13 +137,15 @@ class Checkpoint(Format):
 
     def decode_path(self, path: str, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         prefix = find_prefix(path)
+        if not os.path.isfile(f"{prefix}.index"):
+            data = storage.map_file(prefix) if lazy else storage.read(prefix)
+            yield from self.decode(data, limits, lazy, options)
+            return
         try:
             document = _read_current(prefix, Budget(limits), lazy)
         except CorruptError as error:
             raise error.shifted(0, error.path or f"{prefix}.index") from None
-        if options.get("keys") == "clean":
-            document = document._replace(leaves=_cleaned(document.leaves))
-        yield document if document.leaves else Document([Leaf(Tensor("bool", (0,), b""), kind="dict")])
+        yield _finished(document, options)
 
     def write(
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
@@ -157,8 +169,23 @@ class Checkpoint(Format):
 # ---- reading ----------------------------------------------------------------
 
 
+def _finished(document: Document, options: Options) -> Document:
+    """The document as a caller wants it: under plain names, perhaps."""
+    if options.get("keys") == "clean":
+        document = document._replace(leaves=_cleaned(document.leaves))
+    return document if document.leaves else Document([Leaf(Tensor("bool", (0,), b""), kind="dict")])
+
+
+def _is_v1(path: str) -> bool:
+    """Whether a path is a checkpoint of the first format, which is one file."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return v1.is_table(file.read(_HEAD), os.fstat(file.fileno()).st_size)
+
+
 def find_prefix(path: str) -> str:
-    """The prefix of the checkpoint that a path stands for."""
+    """The prefix of the checkpoint that a path stands for; of the first format, its file."""
     if os.path.isfile(f"{path}.index"):
         return path
     if os.path.isfile(path) and path.endswith(".index"):
@@ -224,7 +251,7 @@ def _latest(folder: str) -> str:
             path=path,
             hints=[Hint(purpose="pass that path, if you trust it")],
         )
-    if not os.path.isfile(f"{prefix}.index"):
+    if not os.path.isfile(f"{prefix}.index") and not _is_v1(prefix):
         raise CorruptError(f"the latest checkpoint, {name!r}, is missing: there is no {name}.index", at=0, path=path)
     return prefix
 

@@ -17,9 +17,9 @@ written with %00 instead, its path in the note.
 
 Every CRC-32 is checked, that of a lazily opened member when it is loaded.
 
-Arrays of Python objects are pickles, and never unpickled. These, and arrays of other dtypes that
-are not read, are listed when a file is opened, refused when it is loaded, and left out with
-objects="skip".
+Arrays of Python objects are pickles, and never unpickled. These, arrays of other dtypes that are
+not read, and members that are not arrays are listed when a file is opened, refused when it is
+loaded, and left out with objects="skip".
 """
 
 from __future__ import annotations
@@ -76,13 +76,16 @@ class Npz(Format):
     read_by = "NumPy"
     holds = "everything"
     complete = True
+    structs = True
     checksums = "CRC-32 of each array"
     write_options = known_options(
         compression=Option(str | None, "deflated arrays are smaller, and not mapped", choices=(None, "deflate")),
         level=Option(int | None, "of deflate: 0 to 9, 6 unless it is said"),
     )
     compressions = (None, "deflate")
-    read_options = known_options(dtype=npy_arrays.TRUE_DTYPE, objects=unread.OPTION)
+    read_options = known_options(
+        dtype=npy_arrays.TRUE_DTYPE, bools=npy_arrays.BOOLS, objects=unread.OPTION, checksums=_zip.CHECKSUMS
+    )
     unmistakable = True
     may_start_like = frozenset({"zip"})
     lists_quickly = True
@@ -96,54 +99,60 @@ class Npz(Format):
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         level = _level(options)
-        pieces = _storable(npy_arrays.pieces(document, _UNNAMED))
+        pieces = _pieces(document)
         contents = [Content(piece.name + _SUFFIX, piece.buffers(allow), level, piece.nbytes) for piece in pieces]
         return _zip.archive(contents, npy_header.ALIGNMENT, _PADDING)
 
     def check(self, document: Document, allow: frozenset[str], options: Options) -> None:
         _level(options)
-        for piece in _storable(npy_arrays.pieces(document, _UNNAMED)):
+        for piece in _pieces(document):
             piece.header(allow)
 
     def decode(self, data: memoryview, limits: Limits, lazy: bool, options: Options) -> Iterator[Document]:
         budget = Budget(limits, len(data))
-        members = _zip.members(data, budget)
+        members = _zip.members(data, budget, options)
         if not lazy or not members:
             _zip.charge(members, budget)
             get = partial(_zip.content, data)
             yield _assembled(_contents(get, members), members, budget, options)
             return
-        parts, objects = [], []
+        parts, objects, arrays = [], [], []
         budget.tensors(len(members))
         for member in members:
             try:
-                parts.append(_open(data, member, budget, options))
+                found, made = _open(data, member, budget, options)
             except _UnreadError as error:
                 objects.append(error.leaf(member))
-        found = _unread(data, parts, members, budget) if parts else _EMPTY
+                continue
+            parts += made
+            arrays.append((found, _name(member)))
+        found_all = npy_arrays.noted_structs(_unread(data, parts, members, budget), arrays) if parts else _EMPTY
         if objects and not unread.skips(options):
-            found = found._replace(leaves=[*(found.leaves if parts else ()), *objects])
-        yield found
+            found_all = found_all._replace(leaves=[*(found_all.leaves if parts else ()), *objects])
+        yield found_all
 
     def salvage(self, data: memoryview, limits: Limits) -> Salvaged:
         budget = Budget(limits, len(data))
         members, lost = _zip.local_members(data)
-        parts = []
+        parts, arrays = [], []
         for member in members:
             try:
-                parts.append(_open(data, member, budget, {}))
+                found, made = _open(data, member, budget, {})
             except (CorruptError, UnsupportedError):
                 lost.append(member.name)
+                continue
+            parts += made
+            arrays.append((found, _name(member)))
         whole = complete_parts(parts)
         kept = {part.name for part in whole}
         names = [part.name for part in parts if part.name not in kept and "of" not in part.note]
         names += [name.removesuffix(_SUFFIX) for name in lost]
-        return Salvaged(_unread(data, whole, members, budget), names)
+        return Salvaged(npy_arrays.noted_structs(_unread(data, whole, members, budget), arrays), names)
 
     def decode_file(self, file: io.FileIO, limits: Limits, options: Options) -> Iterator[Document]:
         data = storage.map_open(file)
         budget = Budget(limits, len(data))
-        members = _zip.members(data, budget)
+        members = _zip.members(data, budget, options)
         _zip.charge(members, budget)
         yield _assembled(_fetch_all(file, data, members), members, budget, options)
 
@@ -162,6 +171,10 @@ def _level(options: Options) -> int | None:
     if level is not None and not 0 <= level <= 9:
         raise UsageError(f"level={level!r}", expected="0 to 9")
     return None if compression is None else 6 if level is None else level
+
+
+def _pieces(document: Document) -> list[npy_arrays.NpyArray]:
+    return _storable(npy_arrays.pieces(npy_arrays.with_structs(document), _UNNAMED))
 
 
 def _storable(pieces: list[npy_arrays.NpyArray]) -> list[npy_arrays.NpyArray]:
@@ -200,7 +213,7 @@ def _renamed(piece: npy_arrays.NpyArray, new: dict[str, str]) -> npy_arrays.NpyA
 
 def _assembled(contents: Sequence[memoryview], members: list[Member], budget: Budget, options: Options) -> Document:
     """The document of these members, whose contents are verified."""
-    parts = []
+    parts, arrays = [], []
     budget.tensors(len(members))
     objects: list[_UnreadError] = []
     for content, member in zip(contents, members, strict=True):
@@ -209,27 +222,31 @@ def _assembled(contents: Sequence[memoryview], members: list[Member], budget: Bu
         except _UnreadError as error:
             objects.append(error)
             continue
-        parts.append(_part(content, member, found, lazy=False))
+        parts += _parts(content, member, found, lazy=False)
+        arrays.append((found, _name(member)))
     if not unread.skips(options) and objects:
         raise objects[0].refusal(len(objects) - 1)
-    return unpack(parts, budget, lazy=False) if parts else _EMPTY
+    return npy_arrays.noted_structs(unpack(parts, budget, lazy=False), arrays) if parts else _EMPTY
 
 
 class _UnreadError(UnsupportedError):
-    """An array of a dtype that is not read here: a pickle of objects, a structured one."""
+    """A member that is not read here: a pickle of objects, a dtype that is unknown, a file that is not an array."""
 
     def __init__(self, error: UnsupportedError, head: memoryview | bytes = b"") -> None:
         super().__init__(error.fault, at=error.at, hints=error.hints)
-        self._descr, self._shape = npy_header.sketch(head)
+        self._array = bytes(head[: len(npy_header.MAGIC)]) == npy_header.MAGIC
+        self._descr, self._shape = npy_header.sketch(head) if self._array else ("", ())
 
     def leaf(self, member: Member) -> Leaf:
         """An entry that says what stands there."""
-        what = "object" if self._descr.endswith("O") else self._descr or "structured"
+        what = "object" if self._descr.endswith("O") else self._descr or ("structured" if self._array else "file")
         what = what if what.isprintable() else repr(what)[1:-1]
         return unread.leaf(what, self._refuse, (("key", _name(member)),), self._shape, member.at)
 
     def refusal(self, others: int = 0) -> UnsupportedError:
-        more = f" ({others} more array{'s' * (others > 1)} of such dtypes)" if others else ""
+        more = f" ({others} more member{'s' * (others > 1)} that {'are' if others > 1 else 'is'} not read)" * (
+            others > 0
+        )
         return UnsupportedError(f"{self.what}{more}", at=self.at, hints=[*self.hints, unread.SKIP])
 
     def _refuse(self) -> NoReturn:
@@ -246,10 +263,11 @@ def _unread(data: memoryview, parts: Sequence[Part], members: Sequence[Member], 
     at_once = [by_name[part.name] for part in parts if part.note.keys() & {"layout", "of"}]
     _zip.charge(at_once, budget)
     document = unpack(parts, budget, lazy=True)
-    by_place = {part.at: part for part in parts}
-    return document._replace(
-        leaves=[_with_checksum(data, leaf, by_place[leaf.at], by_name) for leaf in document.leaves]
-    )
+    # The fields of a structured array stand in one member.
+    own = {member.at: [member] for member in members}
+    for part in parts:
+        own[part.at] += [by_name[name] for name in part.note.get("parts", ())]
+    return document._replace(leaves=[_with_checksum(data, leaf, own[leaf.at]) for leaf in document.leaves])
 
 
 def _contents(get: Callable[[Member], memoryview], members: list[Member]) -> list[memoryview]:
@@ -301,8 +319,7 @@ def _read_and_sum(file: io.FileIO, room: memoryview, at: int) -> int:
 
 
 def _verified(content: memoryview, crc: int, member: Member) -> memoryview:
-    if crc != member.crc:
-        raise _zip.checksum_differs(member)
+    _zip.compare_crc(crc, member)
     return content
 
 
@@ -313,12 +330,11 @@ def _name(member: Member) -> str:
 def _find(content: memoryview | bytes, member: Member, budget: Budget, options: Options) -> npy_arrays.StoredArray:
     """The array in a member, which must be all that is in it. Faults are told by where the member stands."""
     if bytes(content[: len(npy_header.MAGIC)]) != npy_header.MAGIC:
-        raise UnsupportedError(
-            f"the archive's member {member.name!r} is not an npy array; an npz file holds nothing else"
-        )
+        what = f"the archive's member {member.name!r} is not an npy array; an npz file holds nothing else"
+        raise _UnreadError(UnsupportedError(what, at=member.start), content)
     name = _name(member)
     try:
-        found = npy_arrays.find(content, 0, name, budget, npy_arrays.true_dtype(options, name))
+        found = npy_arrays.find(content, 0, name, budget, npy_arrays.Reading(options))
     except CorruptError as error:
         raise error.shifted(member.start) from None
     except LimitError as error:
@@ -332,19 +348,22 @@ def _find(content: memoryview | bytes, member: Member, budget: Budget, options: 
     return found
 
 
-def _part(content: memoryview, member: Member, found: npy_arrays.StoredArray, lazy: bool) -> Part:
+def _parts(content: memoryview, member: Member, found: npy_arrays.StoredArray, lazy: bool) -> list[Part]:
+    """The array in a member, or its fields."""
     try:
-        value = npy_arrays.value(content, found, lazy)
+        return npy_arrays.parts(content, found, _name(member), member.at, lazy)
     except CorruptError as error:
         raise error.shifted(member.start) from None
-    return Part(_name(member), value, found.header.note, member.at)
 
 
-def _open(data: memoryview, member: Member, budget: Budget, options: Options) -> Part:
-    """The array in a member, unread."""
+def _open(
+    data: memoryview, member: Member, budget: Budget, options: Options
+) -> tuple[npy_arrays.StoredArray, list[Part]]:
+    """The array in a member, unread, or its fields."""
     if member.method == _zip.STORED:
         content = _zip.content(data, member, check=False)
-        return _part(content, member, _find(content, member, budget, options), lazy=True)
+        found = _find(content, member, budget, options)
+        return found, _parts(content, member, found, lazy=True)
     head = _zip.inflate_head(data, member, _HEAD_BYTES)
     if head.startswith(npy_header.MAGIC) and len(head) == _HEAD_BYTES:
         try:
@@ -353,34 +372,16 @@ def _open(data: memoryview, member: Member, budget: Budget, options: Options) ->
             raise error.shifted(member.start) from None
     found = _find(head, member, budget, options)
 
-    def inflated() -> memoryview:
+    def value(number: int) -> Tensor | Strings | Deferred:
+        """The array, or the field of this number, once all of the member is inflated."""
         _zip.charge([member], budget.renewed(member.stored))
-        return _zip.content(data, member)
+        return _parts(_zip.content(data, member), member, found, lazy=True)[number].value
 
-    def fetch() -> Tensor | Strings:
-        part = _part(inflated(), member, found, lazy=False)
-        assert isinstance(part.value, Tensor | Strings)
-        return part.value
-
-    def part(index: Any) -> Tensor | Strings:
-        return _part(inflated(), member, found, lazy=True).value.part(index)
-
-    text = found.dtype == "string"  # a slice of it is text of the same width
-    later = Deferred(
-        "strings" if text else "tensor",
-        found.dtype,
-        found.header.shape,
-        fetch,
-        found.nbytes,
-        part if text else None,
-        origin=found.origin,
-    )
-    return Part(_name(member), npy_arrays.checked(later, found), found.header.note, member.at)
+    return found, npy_arrays.later_parts(found, _name(member), member.at, value)
 
 
-def _with_checksum(data: memoryview, leaf: Leaf, part: Part, by_name: dict[str, Member]) -> Leaf:
+def _with_checksum(data: memoryview, leaf: Leaf, members: list[Member]) -> Leaf:
     """A leaf whose members are summed before it is loaded. Those that are inflated then are summed anyway."""
-    members = [by_name[name] for name in (part.name, *part.note.get("parts", ()))]
     stored = [member for member in members if member.method == _zip.STORED]
     if not stored:
         return leaf

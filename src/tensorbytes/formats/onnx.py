@@ -1,4 +1,4 @@
-"""ONNX: one tensor as a TensorProto (.pb), and the weights of a model (.onnx), without the onnx package.
+"""ONNX: one tensor as a TensorProto (.pb), lists of them, and the weights of a model (.onnx), without the onnx package.
 
 **A tensor** is one protobuf message, as in ONNX's own test data:
 
@@ -18,13 +18,15 @@ value was held). ONNX has no place for
 structures, ragged tensors and the dtypes that its column in dtypes.py lacks; its sparse
 tensors are a message of their own, which exists in models alone. These are refused.
 
+**A sequence**, or an optional value, is read as a list of its tensors (`_onnx/sequence.py`), and not written.
+
 **A model** is read as a dict of the tensors that its graph holds as initializers and sparse
 initializers (these as coordinates), under their names. Not read: the nodes (constants and
 the initializers of graphs inside them included), functions and training information. The
 metadata of the whole is metadata_props and, as text, onnx.ir_version, onnx.producer_name,
 onnx.producer_version, onnx.domain, onnx.model_version, onnx.doc_string, onnx.graph (its
-name), onnx.opset and onnx.opset.<domain>. A model that holds nothing but constants in nodes
-has onnx.remark, which counts them. Models are not written.
+name), onnx.opset and onnx.opset.<domain> (several versions of one with commas between
+them). A model that holds nothing but constants in nodes has onnx.remark, which counts them. Models are not written.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from tensorbytes.formats import (
 )
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._onnx import model as onnx_model
+from tensorbytes.formats._onnx import sequence as onnx_sequence
 from tensorbytes.formats._onnx import sniff as onnx_sniff
 from tensorbytes.formats._onnx.files import ExternalFiles
 from tensorbytes.formats._onnx.tensor import DOC_STRING, NOTE, STRING, Context, leaf, parse
@@ -75,7 +78,10 @@ class Onnx(Format):
     read_by = "ONNX"
     holds = "one dense or string tensor; models are read"
     holds_one = True
-    read_options = known_options(encoding=Option(str, "of strings, where no note tells it", "utf-8", ENCODINGS))
+    read_options = known_options(
+        encoding=Option(str, "of strings, where no note tells it", "utf-8", ENCODINGS),
+        optional=Option(bool, "True reads a list of one, or none, as the optional value that it may be", False),
+    )
     further_files = True
 
     def sniff(self, head: bytes, size: int) -> bool:
@@ -138,6 +144,9 @@ class Onnx(Format):
 
 def _decode(data: memoryview, budget: Budget, lazy: bool, options: Options, folder: str | None) -> Document:
     context = Context(budget, lazy, ExternalFiles(folder, lazy), options.get("encoding", "utf-8"))
+    optional = options.get("optional", False)
+    if optional or onnx_sniff.kind(bytes(data[:_HEAD]), len(data)) == "sequence":
+        return onnx_sequence.decode(data, context, optional)
     if not _is_tensor(data, budget):
         return onnx_model.decode(data, context)
     return Document([leaf(data, parse(data, 0, len(data), budget), context)])

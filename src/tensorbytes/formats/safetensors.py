@@ -92,7 +92,8 @@ class SafeTensors(Format):
 
     def sniff(self, head: bytes, size: int) -> bool:
         length = int.from_bytes(head[:8], "little")
-        return 2 <= length <= min(size - 8, MAX_HEADER) and head[8:9] == b"{" and head[9:10] in b' "}\n\r\t'
+        start = head[8:].lstrip(b" \n\r\t")
+        return 2 <= length <= min(size - 8, MAX_HEADER) and start[:1] == b"{" and start[1:2] in b' "}\n\r\t'
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterable[Buffer]:
         if options.get("max_shard_bytes") is not None:

@@ -78,7 +78,7 @@ class TorchFile(Format):
     holds = "everything"
     complete = aliases = True
     checksums = "CRC-32 of each storage"
-    read_options = known_options(objects=unread.OPTION)
+    read_options = known_options(objects=unread.OPTION, checksums=_zip.CHECKSUMS)
     unmistakable = True
     may_start_like = frozenset({"zip", "tar", "pickle"})
     lists_quickly = True
@@ -116,7 +116,7 @@ class TorchFile(Format):
         budget = Budget(limits, len(data))
         head, skip = bytes(data[:262]), unread.skips(options)
         if head.startswith(_ZIP):
-            yield Archive(data, budget, lazy).document(skip)
+            yield Archive(data, budget, lazy, options).document(skip)
         elif head.startswith(b"\x80"):
             yield torch_archive.legacy(data, budget, lazy, skip)
         elif head.endswith(b"ustar"):
@@ -134,7 +134,7 @@ class TorchFile(Format):
         return self._decode_members(data, file, budget) if bytes(data[:4]) == _ZIP else None
 
     def _decode_members(self, data: memoryview, file: io.FileIO, budget: Budget) -> Iterator[Document]:
-        yield Archive(data, budget, False, file).document()
+        yield Archive(data, budget, False, {}, file).document()
 
 
 FORMAT = TorchFile()

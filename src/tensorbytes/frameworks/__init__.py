@@ -12,14 +12,16 @@ from __future__ import annotations
 import importlib
 from collections import UserDict
 from collections.abc import Callable, Hashable
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tensorbytes import plugins
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
+from tensorbytes.structs import Structured
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
 # name -> (the top-level packages its classes come from, the extra that installs it)
@@ -173,15 +175,20 @@ def _by_protocol(x: Any) -> Value:
     return adapter.to_value(array)
 
 
-def from_value(value: Value, to: str, device: str | None = None) -> Any:
-    """A framework's tensor for a neutral value; `to="original"` is where it came from."""
+def from_value(value: Value | Deferred, to: str, device: str | None = None) -> Any:
+    """A framework's tensor for a neutral value; `to="original"` is where it came from.
+
+    Of a struct, which NumPy alone has, others get a dict of its fields.
+    """
+    if isinstance(value, Structured) and to not in ("numpy", "original"):
+        return value.as_dict(partial(from_value, to=to, device=device))
     if to == "tensor":
-        return value
+        return value.load()
     if to == "original":
         to = value.origin.get("framework", "numpy")
         if to not in BUILTIN and to not in find_plugins():
             raise UnsupportedError(f"the file says that it comes from {to!r}, which is not a framework known here")
-    return get(to).from_value(value, device)
+    return get(to).from_value(value if to == "numpy" else value.load(), device)
 
 
 def placement(value: Value, device: str | None) -> str | None:

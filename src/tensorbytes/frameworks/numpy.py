@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
+from tensorbytes.deferred import Deferred, in_fortran_order
 from tensorbytes.errors import LIMITS, Hint, LimitError, UnsupportedError
+from tensorbytes.structs import Structured
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 
 # The dtypes that metadata may ask for: they carry a width or a unit that the value itself does not.
@@ -115,9 +117,29 @@ def _strings(x: Array) -> Strings:
     return value if x.dtype.kind == "O" else with_origin(value, {"numpy.dtype": x.dtype.newbyteorder("<").str})
 
 
-def from_value(value: Value, device: str | None = None) -> Any:
+def in_memory_order(x: Any) -> Deferred | None:
+    """A plain array in Fortran order as it stands, for formats that keep the order; None for all others."""
+    if type(x) not in (np.ndarray, np.memmap) or x.flags.c_contiguous or not x.flags.f_contiguous:
+        return None
+    if x.dtype.kind in "OTUS" or x.dtype.names is not None:
+        return None
+    reverse = to_value(x.T)
+    assert isinstance(reverse, Tensor)
+    return with_origin(in_fortran_order(reverse.dtype, x.shape, lambda: reverse), reverse.origin)
+
+
+def from_value(value: Value | Deferred, device: str | None = None) -> Any:
+    """An array; one that stands in Fortran order keeps it."""
     if device not in (None, "cpu", "original"):
         raise UnsupportedError(f"NumPy arrays live on the CPU, not on {device!r}")
+    if isinstance(value, Structured):
+        whole = value.array(from_value)
+        return value.as_dict(from_value) if whole is None else whole[()] if value.struct.scalar else whole
+    if isinstance(value, Deferred):
+        reverse = value.reversed_axes()
+        if reverse is not None:
+            return _array(reverse).T
+        value = value.load()
     if isinstance(value, Tensor):
         return _array(value)
     if isinstance(value, Strings):

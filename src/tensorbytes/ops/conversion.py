@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats, opening, rows
+from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
@@ -29,6 +30,7 @@ from tensorbytes.ops.report import Loss, Report, refuse, sharing_losses, unread_
 from tensorbytes.ops.selection import Selection
 from tensorbytes.ops.targets import RowTarget, Stack, by_column, column_name, row_losses, whole_losses
 from tensorbytes.rows import Table
+from tensorbytes.structs import is_struct
 from tensorbytes.tensor import amended
 from tensorbytes.tree import Document, Leaf, check_unread, find_aliases, read_all
 
@@ -183,7 +185,8 @@ class _Job:
     def _judge(self, losses: Iterable[Loss]) -> None:
         """Raise LossError over what is lost, unless it is allowed: then the report has it."""
         found, self._found = [*self._found, *losses], []
-        refuse(found, self.allowed, self.format)
+        lost = [loss.name for loss in found if loss.dropped and loss.name is not None]
+        refuse(found, self.allowed, self.format, self.source.chosen.leaving_out(lost))
         self.report.losses += found
 
     def _first(self, documents: Iterator[Document]) -> Document | None:
@@ -248,13 +251,14 @@ class _Job:
         """What the format holds of a document. `name`: of a tensor that stands alone."""
         chosen = formats.get(self.format)
         formats.check_options(chosen, self.options, chosen.write_options)
-        if chosen.holds_one and len(document.leaves) > 1:
+        only = chosen.holds_one and not (chosen.structs and is_struct(document))
+        if only and len(document.leaves) > 1:
             raise LossError(
                 f"format {self.format!r} holds one tensor, and there are {len(document.leaves)}",
                 feature="structure",
                 hints=[Hint("names", purpose="to pick one", of="convert"), INTO_EACH],
             )
-        if chosen.holds_one:
+        if only:
             document = self._bare_document(chosen, document)
         found = fit(chosen, document, self.options, self.casting.check)
         if any(loss.dropped and loss.name is None for loss in found.losses):
@@ -280,7 +284,8 @@ class _Job:
     def _bare_document(self, chosen: Format, document: Document) -> Document:
         """A single tensor for a format that has no structures: under its name, if that has a place."""
         leaf = document.leaves[0]
-        value: Any = leaf.read()
+        in_fortran_order = isinstance(leaf.value, Deferred) and leaf.value.reverse is not None
+        value: Any = leaf.value if in_fortran_order else leaf.read()  # which would turn it
         # Metadata of the whole is that of its only tensor.
         meta = {**document.meta, **value.meta}
         told = formats.document_meta_to_keep(document)

@@ -90,8 +90,8 @@ def sharing_losses(document: Document, apart: Mapping[int, int]) -> list[Loss]:
     return [*losses(apart, same), *losses(find_overlaps(leaves), overlapping)]
 
 
-def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None:
-    """Raise unless every loss is allowed; the error lists those that are not."""
+def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str, advice: Iterable[Hint] = ()) -> None:
+    """Raise unless every loss is allowed; the error lists those that are not. `advice` comes before other hints."""
     granted = allowed | TOLD
     unallowed = [loss for loss in losses if loss.feature not in granted and "all" not in granted]
     if not unallowed:
@@ -102,4 +102,4 @@ def refuse(losses: Iterable[Loss], allowed: frozenset[str], target: str) -> None
     what, hints = f"format {target!r} can't hold everything", [Hint("allow", set(features), "to accept that"), USE_TB]
     if features == ["objects"]:  # it is not the target that lacks a place for them
         what, hints = "not everything in the file is read", [Hint("allow", set(features), "to go on without")]
-    raise LossError(f"{what}:\n{shown}{more}", feature=features[0], losses=unallowed, hints=hints)
+    raise LossError(f"{what}:\n{shown}{more}", feature=features[0], losses=unallowed, hints=[*advice, *hints])

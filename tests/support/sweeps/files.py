@@ -234,6 +234,7 @@ def checkpoint() -> Iterator[Golden]:
         free = golden.damaged == "checkpoint"  # a text, which tells the newest of several; it has no checksum
         small = golden.small and not golden.name.startswith("folder: ckpt")
         yield Golden(**vars(golden) | {"opened": opened, "checked": not free, "small": small})
+    yield from saved("checkpoint", "checkpoint", "loads", "lazy", checked=True)
     ours = folder_of(lambda at: tb.save(RICH, at / "m.ckpt"))
     yield from each("ours", ours, small=0, format="checkpoint", opened="m.ckpt", checked=True)
 

@@ -262,6 +262,15 @@ def checkpoint() -> Iterator[tuple[str, Files]]:
             )
             yield name, below(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
+        some = values["few"]
+        tf.raw_ops.SaveSlices(
+            filename=f"{folder}/m",
+            tensor_names=list(some),
+            shapes_and_slices=[""] * len(some),
+            data=list(some.values()),
+        )
+        yield "v1", {"": (Path(folder) / "m").read_bytes()}
+    with tempfile.TemporaryDirectory() as folder:
         module = tf.Module()
         module.w, module.step = tf.Variable([1.0, 2.0]), tf.Variable(7)
         tf.train.CheckpointManager(tf.train.Checkpoint(module=module), folder, 1).save()

@@ -131,7 +131,7 @@ def read_entry(name: str, data: memoryview, budget: Budget, at: int) -> BundleEn
                 raise CorruptError(f"field 6 has the wire type {wire}, expected 5", at=place)
             entry.crc = int.from_bytes(data[first:last], "little")
         elif number == 7:
-            entry.slices.append(_read_slice(data, proto.Field(*item)))
+            entry.slices.append(read_slice(data, proto.Field(*item)))
     if entry.code == 0:
         raise CorruptError(f"{name!r} has no dtype", at=0)
     if entry.offset < 0 or entry.size < 0:
@@ -178,7 +178,8 @@ def _read_shape(raw: bytes) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _read_slice(data: memoryview, whole: proto.Field) -> tuple[Extent, ...]:
+def read_slice(data: memoryview, whole: proto.Field) -> tuple[Extent, ...]:
+    """The start and length on each axis that a TensorSliceProto says."""
     proto.delimited(data, whole)
     extents = []
     for item in proto.fields(data, whole.start, whole.end):

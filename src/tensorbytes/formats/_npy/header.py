@@ -12,11 +12,14 @@ import re
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tensorbytes import structs
 from tensorbytes.errors import USE_TB, CorruptError, Hint, LimitError, LossError, UnsupportedError
 from tensorbytes.formats import _json
+from tensorbytes.structs import Fields
 
+Version: TypeAlias = tuple[int, int]
 MAGIC = b"\x93NUMPY"
 ALIGNMENT = 64
 # What np.load reads without being told to trust a file.
@@ -29,6 +32,7 @@ _COMMENT = " # tensorbytes "
 _SHORT, _LONG = struct.Struct("<H"), struct.Struct("<I")
 _VERSIONS = {(1, 0): (_SHORT, "latin-1"), (2, 0): (_LONG, "latin-1"), (3, 0): (_LONG, "utf-8")}
 _KEPT_BYTES = 1 << 9
+_AS_DICT = Hint(purpose="load it with NumPy, and save its fields as a dict, {name: x[name] for name in x.dtype.names}")
 # What may be dropped of a note.
 _METADATA = {"meta", "origin", "document", "document_origin"}
 
@@ -36,7 +40,7 @@ _METADATA = {"meta", "origin", "document", "document_origin"}
 class NpyHeader(NamedTuple):
     """What an array's header says; `size` counts its bytes, the magic included."""
 
-    descr: str
+    descr: str | Fields
     fortran: bool
     shape: tuple[int, ...]
     note: Mapping[str, Any]
@@ -46,52 +50,78 @@ class NpyHeader(NamedTuple):
 # ---- writing ----------------------------------------------------------------
 
 
-@lru_cache(4096)
 def plain(descr: str, shape: tuple[int, ...]) -> bytes:
-    """The header without a note: the bytes of np.save."""
-    room = " " * (_GROWTH_DIGITS - len(str(shape[0]))) if shape else ""
-    return _wrapped(_literal(descr, shape) + room)
+    """The header of an array in C order without a note: the bytes of np.save."""
+    return _plain(descr, shape, False, None)
 
 
-def noted(descr: str, shape: tuple[int, ...], note: Mapping[str, Any], allow: frozenset[str]) -> bytes:
+@lru_cache(4096)
+def _plain(descr: str | Fields, shape: tuple[int, ...], fortran: bool, version: Version | None) -> bytes:
+    room = " " * (_GROWTH_DIGITS - len(str(shape[-1 if fortran else 0]))) if shape else ""
+    return _wrapped(_literal(descr, shape, fortran) + room, version)
+
+
+def noted(
+    descr: str | Fields,
+    shape: tuple[int, ...],
+    note: Mapping[str, Any],
+    allow: frozenset[str],
+    fortran: bool = False,
+    version: Version | None = None,
+) -> bytes:
     """The header with a note, if it stays within what NumPy reads."""
     if not note:
-        return plain(descr, shape)
-    made = _wrapped(_literal(descr, shape) + _COMMENT + _json.dump(note))
-    if _fits(made):
-        return made
+        return _plain(descr, shape, fortran, version)
+    text = _literal(descr, shape, fortran) + _COMMENT + _json.dump(note)
+    if len(text) <= _NUMPY_READS:
+        made = _wrapped(text, version)
+        if len(made) - 10 <= _NUMPY_READS:
+            return made
     if not note.keys().isdisjoint(_METADATA):
         if "meta" not in allow:
             raise LossError(
-                f"metadata and names of {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
+                f"metadata and names of {len(text)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
                 feature="meta",
                 hints=[Hint("allow", {"meta"}, "to drop the metadata"), USE_TB],
             )
         # Empty rather than gone: what the dtype itself says stays unsaid.
         less = {key: {} if key == "origin" else item for key, item in note.items() if key not in _METADATA - {"origin"}}
-        return noted(descr, shape, less, frozenset())
+        return noted(descr, shape, less, frozenset(), fortran, version)
     raise LossError(
-        f"names that take {len(made)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
+        f"names that take {len(text)} bytes: NumPy reads headers of up to {_NUMPY_READS}",
         feature="name",
         hints=[Hint(purpose="use shorter ones"), USE_TB],
     )
 
 
-def _fits(made: bytes) -> bool:
-    return len(made) - 10 <= _NUMPY_READS
+def _literal(descr: str | Fields, shape: tuple[int, ...], fortran: bool) -> str:
+    words = descr if isinstance(descr, str) else structs.descr_of(descr)
+    return f"{{'descr': {words!r}, 'fortran_order': {fortran}, 'shape': {shape!r}, }}"
 
 
-def _literal(descr: str, shape: tuple[int, ...]) -> str:
-    return f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+def _wrapped(text: str, version: Version | None) -> bytes:
+    """Padded with spaces, at least one, so that the array starts on a multiple of 64.
 
-
-def _wrapped(text: str) -> bytes:
-    """Padded with spaces, at least one, so that the array starts on a multiple of 64."""
-    padding = ALIGNMENT - (10 + len(text) + 1) % ALIGNMENT
-    size = len(text) + padding + 1
-    if size > 0xFFFF:  # refused by the caller; never written
-        return bytes(10 + size)
-    return MAGIC + b"\1\0" + _SHORT.pack(size) + text.encode("ascii") + b" " * padding + b"\n"
+    The version is the first that can say it, as NumPy picks it, unless one is asked for.
+    """
+    for number in _VERSIONS if version is None else (version,):
+        length, encoding = _VERSIONS[number]
+        try:
+            raw = text.encode(encoding)
+        except UnicodeEncodeError:
+            continue
+        start = 8 + length.size
+        padding = ALIGNMENT - (start + len(raw) + 1) % ALIGNMENT
+        size = len(raw) + padding + 1
+        if size < 1 << 8 * length.size and size <= _MOST_BYTES:
+            return MAGIC + bytes(number) + length.pack(size) + raw + b" " * padding + b"\n"
+    if version is None or len(text) > _MOST_BYTES:
+        raise LossError(f"names and fields that take {len(text)} bytes", feature="name", hints=[USE_TB])
+    raise LossError(
+        f"a header that npy version {version[0]}.{version[1]} can't say",
+        feature="version",
+        hints=[Hint("version", (3, 0), "or none at all", of="save")],
+    )
 
 
 # ---- reading ----------------------------------------------------------------
@@ -127,19 +157,10 @@ def read(data: memoryview | bytes, at: int) -> NpyHeader:
     try:
         parse = _parse_and_keep if size <= _KEPT_BYTES else _parse
         descr, fortran, shape, comment = parse(raw, encoding)
+    except _RefusedError as error:
+        raise UnsupportedError(f"the npy header: {error.what}", at=start + error.at, hints=[_AS_DICT]) from None
     except _FaultError as error:
         raise CorruptError(f"the npy header: {error.what}", at=start + error.at) from None
-    if descr is None:
-        raise UnsupportedError(
-            "a structured npy array",
-            at=at,
-            hints=[
-                Hint(
-                    purpose="load it with NumPy, and save its fields as a dict, "
-                    "{name: x[name] for name in x.dtype.names}"
-                )
-            ],
-        )
     note: dict[str, Any] = {}
     if comment.startswith(_COMMENT[1:]):
         # Its offset: not worth counting in which encoding.
@@ -150,12 +171,17 @@ def read(data: memoryview | bytes, at: int) -> NpyHeader:
 
 
 def sketch(data: memoryview | bytes) -> tuple[str, tuple[int, ...]]:
-    """The descr and the shape of an array that is not read; nothing, of a structured one."""
+    """The descr and the shape of an array that is not read; "" for the descr of a structured one."""
     try:
         found = read(data, 0)
-    except UnsupportedError:
+    except (UnsupportedError, CorruptError):
         return "", ()
-    return found.descr, found.shape
+    return found.descr if isinstance(found.descr, str) else "", found.shape
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    *digits, letter = found.groups()
+    return _PLAIN_ESCAPES.get(letter, letter) if letter else chr(int(next(filter(None, digits)), 16))
 
 
 class _FaultError(ValueError):
@@ -164,16 +190,23 @@ class _FaultError(ValueError):
         self.what, self.at = what, at
 
 
+class _RefusedError(_FaultError):
+    """Something sound that is not read here."""
+
+
 _TOKEN = re.compile(
-    r"""[ \t\r\n\f]*(?:(?P<text>'[^'\\\n]*'|"[^"\\\n]*")|(?P<number>0|[1-9][0-9]*)L?"""
-    r"|(?P<word>True|False)|(?P<mark>[{}(),:\[]))"
+    r"""[ \t\r\n\f]*(?:(?P<text>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")|(?P<number>0|[1-9][0-9]*)L?"""
+    r"|(?P<word>True|False)|(?P<mark>[{}(),:\[\]]))"
 )
 _REST = re.compile(r"[ \t\r\n\f]*(#[^\n]*)?[ \t\r\n\f]*")
-_Parsed = tuple[str | None, bool, tuple[int, ...], str]
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(000[0-9a-f]{5}|0010[0-9a-f]{4})|([\\'\"nrt]))")
+_PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+_MOST_NESTED = 100
+_Parsed = tuple[str | Fields, bool, tuple[int, ...], str]
 
 
 def _parse(raw: bytes, encoding: str) -> _Parsed:
-    """(descr, fortran_order, shape, comment); descr is None for a structured dtype."""
+    """(descr, fortran_order, shape, comment)"""
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -186,9 +219,7 @@ def _parse(raw: bytes, encoding: str) -> _Parsed:
         tokens.mark(":")
         if key in found or key not in ("descr", "fortran_order", "shape"):
             raise tokens.fault(f"the key {key[:40]!r} {'twice' if key in found else 'is unknown'}")
-        if key == "descr" and (tokens.peek("[") or tokens.peek("(") or tokens.peek("{")):
-            return None, False, (), ""
-        found[key] = {"descr": tokens.text, "fortran_order": tokens.truth, "shape": tokens.shape}[key]()
+        found[key] = {"descr": tokens.descr, "fortran_order": tokens.truth, "shape": tokens.shape}[key]()
         if tokens.peek("}") is None:
             tokens.mark(",")
     tokens.mark("}")
@@ -233,7 +264,49 @@ class _Tokens:
         self._take("mark", mark)
 
     def text(self) -> str:
-        return self._take("text", "a string")[1:-1]
+        raw = self._take("text", "a string")[1:-1]
+        if "\\" in raw:
+            raise self.fault(f"an escape in {raw[:40]!r}")
+        return raw
+
+    def _field_text(self) -> str:
+        """The name of a field, which may be any text, as repr() spells it."""
+        raw = self._take("text", "a string")[1:-1]
+        if "\\" in _ESCAPE.sub("", raw):
+            raise self.fault(f"an escape that NumPy does not write in {raw[:40]!r}")
+        return _ESCAPE.sub(_unescaped, raw)
+
+    def descr(self) -> str | Fields:
+        """NumPy's word for a dtype, or the fields of a structured one."""
+        if self._next("text") is not None:
+            return self.text()
+        start = self.at
+        try:
+            return structs.parse_fields(self._nested(0))
+        except structs.StructError as error:
+            self.at = start
+            raise _RefusedError(f"a structured dtype: {error}", start) from None
+
+    def _nested(self, depth: int) -> Any:
+        """Text, whole numbers, and lists and tuples of them."""
+        if self._next("text") is not None:
+            return self._field_text()
+        if self._next("number") is not None:
+            digits = self._take("number", "a number")
+            if len(digits) > _MOST_DIGITS:
+                raise self.fault(f"a number of {len(digits)} digits")
+            return int(digits)
+        if depth > _MOST_NESTED:
+            raise self.fault(f"a structured dtype nested deeper than {_MOST_NESTED} levels")
+        end = "]" if self.peek("[") else ")"
+        self.mark("[" if end == "]" else "(")
+        items = []
+        while self.peek(end) is None:
+            items.append(self._nested(depth + 1))
+            if self.peek(end) is None:
+                self.mark(",")
+        self.mark(end)
+        return items
 
     def truth(self) -> bool:
         return self._take("word", "True or False") == "True"

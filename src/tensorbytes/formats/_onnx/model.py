@@ -30,7 +30,7 @@ from tensorbytes.formats._onnx.tensor import (
 )
 from tensorbytes.formats._tensorproto import check_shape
 from tensorbytes.tensor import Array, InvalidValueError, Sparse, Tensor
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document, Leaf, Path
 
 _TEXTS = {2: "producer_name", 3: "producer_version", 4: "domain", 6: "doc_string"}
 _NUMBERS = {1: "ir_version", 5: "model_version"}
@@ -41,6 +41,7 @@ def decode(data: memoryview, context: Context) -> Document:
     own: dict[str, str] = {}  # a field that comes twice counts with its last value
     meta: dict[str, str] = {}
     graphs = []
+    opsets: dict[str, list[str]] = {}  # some exporters import one twice
     for item in proto.fields(data, 0, len(data)):
         if item.number in _TEXTS:
             own[f"onnx.{_TEXTS[item.number]}"] = proto.text(data, item)
@@ -51,7 +52,10 @@ def decode(data: memoryview, context: Context) -> Document:
             context.budget.objects(1, "graphs", item.at, 400)
             graphs.append(item)
         elif item.number == 8:
-            put_text(meta, *_opset(data, item), item.at)
+            context.budget.objects(1, "opsets", item.at, 400)
+            key, version = _opset(data, item)
+            if version not in opsets.setdefault(key, []):
+                opsets[key].append(version)
         elif item.number == 14:
             put_entry(meta, data, item, context.budget)
     if not graphs:
@@ -59,7 +63,7 @@ def decode(data: memoryview, context: Context) -> Document:
     leaves: dict[str, Leaf] = {}
     for graph in graphs:  # protobuf takes several for one, in pieces
         _take_graph(data, graph, context, leaves, own)
-    for key, text in meta.items():
+    for key, text in [*((key, ", ".join(versions)) for key, versions in opsets.items()), *meta.items()]:
         put_text(own, key, text, 0)
     if not leaves:
         constants = sum(_constants(data, graph) for graph in graphs)
@@ -98,7 +102,8 @@ def _take_graph(
             message = parse(data, item.start, item.end, context.budget)
             found = leaf(data, message, context, (("key", _name(message, leaves)),))
         else:
-            found = _sparse(data, item, context, leaves)
+            found = sparse(data, item, context)
+            _check_name(str(found.path[0][1]), leaves, item.at)
         leaves[str(found.path[0][1])] = found
         if len(leaves) > context.budget.max_tensors:
             raise LimitError(f"over {context.budget.max_tensors} initializers", at=item.at)
@@ -122,12 +127,17 @@ def _is_constant(data: memoryview, part: proto.Field) -> bool:
 def _name(message: TensorFields, leaves: Mapping[str, Leaf]) -> str:
     if not message.name:
         raise CorruptError("an initializer without a name", at=message.at)
-    if message.name in leaves:
-        raise CorruptError(f"{message.name!r} is stored twice", at=message.at)
+    _check_name(message.name, leaves, message.at)
     return message.name
 
 
-def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves: Mapping[str, Leaf]) -> Leaf:
+def _check_name(name: str, leaves: Mapping[str, Leaf], at: int) -> None:
+    if name in leaves:
+        raise CorruptError(f"{name!r} is stored twice", at=at)
+
+
+def sparse(data: memoryview, whole_field: proto.Field, context: Context, path: Path | None = None) -> Leaf:
+    """The value of a SparseTensorProto: at a path, or under its own name, which it must have then."""
     at, budget = whole_field.at, context.budget
     parts: dict[int, TensorFields] = {}
     dims: list[int] = []
@@ -139,7 +149,7 @@ def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves
             take_dims(dims, data, item, budget)
     if 1 not in parts or parts[1].code == STRING:
         raise CorruptError("a sparse initializer without numbers for values", at=at)
-    name = _name(parts[1], leaves)
+    name = _name(parts[1], {}) if path is None else parts[1].name or ""
     row, held = described(parts[1], budget)
     shape = check_shape(dims, row.itemsize, budget, at)
 
@@ -168,7 +178,7 @@ def _sparse(data: memoryview, whole_field: proto.Field, context: Context, leaves
 
     size = math.prod(held) * (row.itemsize + 8 * len(shape))
     later = Deferred("sparse", row.name, shape, fetch, size)
-    return Leaf(later if context.lazy else later.load(), (("key", name),), at=at)
+    return Leaf(later if context.lazy else later.load(), (("key", name),) if path is None else path, at=at)
 
 
 def _unravelled(flat: Array, shape: tuple[int, ...], name: str, at: int) -> Array:

@@ -1,9 +1,10 @@
-"""Telling ONNX's two kinds of file apart from each other and from TensorFlow's, by their first bytes.
+"""Telling ONNX's three kinds of file apart from each other and from TensorFlow's, by their first bytes.
 
 Protobuf has no magic. All three begin with field 1, and what follows tells them apart:
 
     ONNX TensorProto          08 dim ... 10 data_type       (or 10 data_type alone: a scalar)
     ONNX ModelProto           08 ir_version 12 text ... 3a graph
+    ONNX SequenceProto        0a name 10 kind 1a tensor ... (22, 2a, 3a with the kinds 2, 3, 5); the name may be missing
     TensorFlow's TensorProto  08 dtype 12 shape             whose shape is not readable text
 
 In doubt the answer is TensorFlow's, which another format reads.
@@ -29,11 +30,15 @@ _MODEL_TEXT = (2, 3, 4, 6)
 _GRAPH = b"\x0a\x12\x2a\x52\x5a\x62\x6a\x72\x7a\x82"
 _MOST_VERSION = 127
 _MOST_DIMS = 64
+_MOST_LEVELS = 4  # of lists in lists that are looked at
+_MOST_KINDS = 5  # of values in a sequence: tensors, sparse tensors, sequences, maps, optional values
 
 
 def kind(head: bytes, size: int) -> str:
-    """ "tensor", "model" or "", for a file of this size that starts with these bytes."""
+    """ "tensor", "sequence", "model" or "", for a file of this size that starts with these bytes."""
     try:
+        if _is_sequence(head, size, _MOST_LEVELS):  # a tensor of int8 may start like one, but not go on so
+            return "sequence"
         return "tensor" if _is_tensor(head, size) else "model" if _is_model(head, size) else ""
     except CorruptError:
         return ""
@@ -79,6 +84,40 @@ def _is_tensor(head: bytes, size: int) -> bool:
         else:
             valued |= item.number not in (8, 12, 16)
     return typed and (valued or empty)
+
+
+def _is_sequence(head: bytes, size: int, levels: int) -> bool:
+    """Its fields in order: a name, the kind of its values, and values of this kind, the first of which may be one."""
+    named, of = False, 0
+    for item in _fields(head, size):
+        if item.number == 1 and item.wire == proto.DELIMITED and not named and not of:
+            named = item.start < item.end
+            if not _readable(head[item.start : item.end], item.end <= len(head)):
+                return False
+        elif item.number == 2 and item.wire == proto.VARINT and not of and 1 <= item.start <= _MOST_KINDS:
+            of = item.start
+        elif of and item.number == of + 2 and item.wire == proto.DELIMITED:
+            return levels == 0 or _is_value(of, head[item.start : item.end], item.end - item.start, levels - 1)
+        else:
+            return False
+    return bool(named and of)
+
+
+def _is_value(of: int, head: bytes, size: int, levels: int) -> bool:
+    """Whether a value of a sequence may be one of this kind."""
+    try:
+        if of in (3, 5):
+            return _is_sequence(head, size, levels)
+        if of == 1:
+            return _is_tensor(head, size)
+        first = next(_fields(head, size), None)
+        if first is None or first.number != 1 or first.wire != proto.DELIMITED:
+            return False
+        # A sparse tensor begins with its values, a map with its name.
+        inner = head[first.start : first.end]
+        return _is_tensor(inner, first.end - first.start) if of == 2 else _readable(inner, first.end <= len(head))
+    except CorruptError:
+        return False
 
 
 def _is_model(head: bytes, size: int) -> bool:

@@ -107,9 +107,7 @@ def _take(message: TensorFields, data: memoryview, item: proto.Field, budget: Bu
     elif number == 2:
         message.code = proto.number(item)
     elif number == 3:
-        raise UnsupportedError(
-            "a segment of a tensor, or a sequence of tensors (SequenceProto): neither is read here", at=item.at
-        )
+        raise UnsupportedError("a segment of a tensor, which is not read here", at=item.at)
     elif number == 6:  # a tag or a length in a longer form than the kernel takes
         piece = proto.delimited(data, item)
         budget.objects(1, "strings", item.at, _RUN_BYTES)

@@ -11,7 +11,7 @@ from tensorbytes import dtypes
 from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.errors import CorruptError, Hint, UnsupportedError
-from tensorbytes.formats import _zip
+from tensorbytes.formats import Options, _zip
 from tensorbytes.formats._torch import pickle_read
 from tensorbytes.formats._torch import tree as torch_tree
 from tensorbytes.formats._torch.pickle_values import FaultError, RefusedError
@@ -46,13 +46,15 @@ def _width(dtype: str) -> int:
 class Archive:
     """The members of a zip archive that torch.save wrote. With `file`, `data` is its map, and storages are read."""
 
-    def __init__(self, data: memoryview, budget: Budget, lazy: bool, file: io.FileIO | None = None) -> None:
+    def __init__(
+        self, data: memoryview, budget: Budget, lazy: bool, options: Options, file: io.FileIO | None = None
+    ) -> None:
         self._data, self._budget, self._lazy = data, budget, lazy
-        members = _zip.members(data, budget)
+        members = _zip.members(data, budget, options)
         self._by_name = {member.name: member for member in members}
         self._prefix = self._find_prefix()
         # torch can leave the checksums out; it writes zeros then.
-        self._sums = any(member.crc for member in members)
+        self._sums = any(member.crc and member.checked for member in members)
         order = self._small("byteorder", b"little")
         if order not in (b"little", b"big"):
             raise CorruptError(f"the byte order is {order[:20]!r}", at=self._by_name[self._prefix + "byteorder"].start)
@@ -168,8 +170,8 @@ def _read_members(file: io.FileIO, data: memoryview, members: list[Member], sums
         for part in portions(member.size, _CHUNK):
             storage.read_at(file, room[part], member.start + part.start)
             crc = crc32(room[part], crc) if sums else 0  # while it is still near
-        if sums and crc != member.crc:
-            raise _zip.checksum_differs(member)
+        if sums:
+            _zip.compare_crc(crc, member)
         return room
 
     rooms = map_in_order(read, large, 2, ahead=MANY)

@@ -132,7 +132,7 @@ class _Writer:
 
     def _scalar(self, leaf: Leaf) -> tuple[Any, dict[str, Any]]:
         """A Python value is itself; only its name, its metadata and endless integers need notes."""
-        made = restore(leaf, lambda value: value)
+        made = restore(leaf, lambda value: value.load())
         note: dict[str, Any] = {}
         origin = dict(leaf.value.origin)
         # An empty state_dict: its metadata are those of the whole.
