@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorbytes import dtypes, frameworks, rows
 from tensorbytes.deferred import Deferred, leading_block
-from tensorbytes.errors import Hint, Limits, MissingDependencyError, SchemaError, UsageError
+from tensorbytes.errors import CorruptError, Hint, Limits, MissingDependencyError, SchemaError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import NO_COLUMNS, Opened, Progress
 from tensorbytes.formats.tfrecord.files import framing
@@ -101,10 +101,14 @@ class OpenedRecords(Opened):
             head = self.source.head if path is self.source.target else Source(path).head
             plain = decode_start(head, likely_compression(head))
             if is_record_header(plain):
-                kind = kind_of(plain)
-                name = os.path.basename(storage.describe(path))
-                return EVENTS if kind == OTHERS and plain[HEADER_BYTES:][:1] == b"\x09" and "tfevents" in name else kind
-        return EXAMPLES
+                named = "tfevents" in os.path.basename(storage.describe(path))
+                if kind_of(plain) == EVENTS or (plain[HEADER_BYTES:][:1] == b"\x09" and named):
+                    return EVENTS
+                break
+        try:
+            return EXAMPLES if self.records.holds_examples else OTHERS
+        except CorruptError:  # said by whoever reads them
+            return EXAMPLES
 
     @property
     def rows(self) -> bool:
