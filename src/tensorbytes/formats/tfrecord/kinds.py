@@ -16,6 +16,8 @@ from tensorbytes.tfrecord import HEADER_BYTES
 from tensorbytes.typing import bytes_view
 
 EXAMPLES, EVENTS, OTHERS = "tfrecord", "events", "other records"
+# What others are, in messages.
+OF_BYTES = "records of bytes, not Examples"
 # The fields of a record that are looked at for a feature, and the records of a file.
 _MOST_FIELDS, _MOST_RECORDS = 4096, 100
 

@@ -3,6 +3,7 @@
 | what is read                                   | what is looked at                                              |
 | ---------------------------------------------- | -------------------------------------------------------------- |
 | up to 64 files, of 4 MiB together              | every record                                                   |
+| a file of less than 8 records to the MiB       | every record, up to 32 MiB                                     |
 | a larger file                                  | its head (1 MiB), its tail and ten places between (128 KiB)    |
 | several                                        | 12 places in all, two in each at least: its head and its tail  |
 | more than 12                                   | 12 of them, the first and the last included                    |
@@ -106,16 +107,18 @@ class Sample:
                     tail = max(_PLACE_BYTES, 2 * file.longest)
                     between = file.size * number // (places - 1)
                     at, wanted = max(min(between, file.size - tail), after), _PLACE_BYTES
+                if number == 1 and count < ENOUGH and self._room.has(file.size):
+                    at, wanted = after, file.size  # few records: all of them
                 block = file.block(at, wanted, found=at == after)
                 if block is not None:
                     after = block.base + int(block.records[-1].sum()) + FOOTER_BYTES
                     count += len(block.records)
                     yield block
-                elif not number:
-                    break
+                if (not number and block is None) or (wanted >= file.size and after == file.size):
+                    return count, after == file.size
         except (_Spent, CorruptError):
-            return count, False
-        return count, places == 1 and after == file.size
+            pass
+        return count, False
 
 
 class _Spent(Exception):
@@ -127,6 +130,9 @@ class _Room:
 
     def __init__(self, size: int) -> None:
         self._left = size
+
+    def has(self, size: int) -> bool:
+        return size <= self._left
 
     def take(self, size: int) -> None:
         self._left -= size

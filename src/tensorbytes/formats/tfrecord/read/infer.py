@@ -19,7 +19,7 @@ from tensorbytes.formats.tfrecord.files.bytestreams import open_stream
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock, blocks
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.files.sample import ENOUGH
-from tensorbytes.formats.tfrecord.kinds import are_examples
+from tensorbytes.formats.tfrecord.kinds import OF_BYTES, are_examples
 from tensorbytes.formats.tfrecord.read.decode import (
     COLUMN_BYTES,
     Located,
@@ -41,10 +41,6 @@ _DTYPES = {example.BYTES: "bytes", example.FLOAT: "float32", example.INT64: "int
 _MOST_CELLS = 1 << 19
 # So much of a record tells whether it is a tensor.
 _HEAD_BYTES = 4096
-
-
-# What records are that are not Examples.
-OF_BYTES = "records of bytes, not Examples"
 
 
 def check_examples(block: RecordBlock, whatever: bool = True) -> None:

@@ -33,6 +33,7 @@ from tensorbytes.formats.tfrecord.files.index import Disproved, Index, indexes
 from tensorbytes.formats.tfrecord.files.inputs import Inputs
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.files.sample import Sample
+from tensorbytes.formats.tfrecord.kinds import OF_BYTES
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined, to_rows, to_value
@@ -46,7 +47,7 @@ from tensorbytes.formats.tfrecord.read.decode import (
     portions,
     prepare,
 )
-from tensorbytes.formats.tfrecord.read.infer import OF_BYTES, check_examples, check_lengths, infer_from
+from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
 from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads
 from tensorbytes.formats.tfrecord.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.io import storage
@@ -242,16 +243,18 @@ class Records(Displayed):
         return self._plan
 
     def _sampled_plan(self) -> Plan | None:
-        sample = self._sample()
-        try:
+        with self._sample() as sample:
             return self._infer_plan(sample, lambda: sample.complete)
-        finally:
-            self._inputs.rewind()
 
-    def _sample(self) -> Sample:
+    @contextlib.contextmanager
+    def _sample(self) -> Iterator[Sample]:
+        """Records from all over the files. File objects stand where they stood before."""
         self._inputs.take_turn()
         self._inputs.rewind()
-        return Sample(self._targets, self._inputs.nbytes, self._compression, self._verify, self._limits)
+        try:
+            yield Sample(self._targets, self._inputs.nbytes, self._compression, self._verify, self._limits)
+        finally:
+            self._inputs.rewind()
 
     def _peeked_plan(self, keep: bool) -> Plan | None:
         """The plan that the first block shows, where there is no sample."""
@@ -605,7 +608,8 @@ class Records(Displayed):
         """The columns of records of one file."""
         plan, index = self._any_plan(), self._index()[owner]
         if not self._checked:
-            self._check_kind(self._sample())
+            with self._sample() as sample:
+                self._check_kind(sample)
         try:
             return decode(index.read(numbers), plan)
         except TensorbytesError as error:
