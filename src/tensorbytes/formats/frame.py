@@ -109,7 +109,9 @@ class Frame(Format):
             return 0
         start = head[HEADER_BYTES : HEADER_BYTES + 1]
         if start == b"\x08":  # other messages may start so as well: then there is no shape after it
-            return SURE if _message.look(head, HEADER_BYTES, HEADER_BYTES + int.from_bytes(head[:8], "little")) else LIKELY
+            return (
+                SURE if _message.look(head, HEADER_BYTES, HEADER_BYTES + int.from_bytes(head[:8], "little")) else LIKELY
+            )
         return SURE if not start else 0 if start in (b"\x09", b"\x0a", b"\x12") else HARDLY
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:

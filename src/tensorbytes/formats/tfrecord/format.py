@@ -56,7 +56,9 @@ class TFRecord(Format):
     read_options = known_options(
         columns=Option(object, "the names of features to read: the others are not decoded"),
         schema=Option(object, "what each feature is; by default what the file beside it says, or a sample of records"),
-        lengths=Option(str, "'ragged' takes no length for fixed where a schema is inferred", "auto", ("auto", "ragged")),
+        lengths=Option(
+            str, "'ragged' takes no length for fixed where a schema is inferred", "auto", ("auto", "ragged")
+        ),
         compression=Option(str | None, "of the whole file", "auto"),
         on_corrupt=Option(str, "'skip' reads around damage, and warns", "raise", ("raise", "skip")),
         verify=Option(bool, "False does not look at the checksums of records", True),

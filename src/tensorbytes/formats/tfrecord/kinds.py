@@ -127,7 +127,9 @@ def _is_empty(view: memoryview) -> bool:
                 if any(field.number not in (1, 2) or field.wire != DELIMITED for field in fields):
                     return False
                 # A list of Examples looks like this: what should be the name is the entry of another map.
-                if not any(field.number == 2 for field in fields) and not all(_is_name(view, field) for field in fields):
+                if not any(field.number == 2 for field in fields) and not all(
+                    _is_name(view, field) for field in fields
+                ):
                     return False
     except CorruptError:
         return False

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorbytes import dtypes, frameworks, rows
 from tensorbytes.deferred import Deferred, leading_block
-from tensorbytes.errors import CorruptError, Hint, Limits, MissingDependencyError, SchemaError, UsageError
+from tensorbytes.errors import Hint, Limits, MissingDependencyError, SchemaError, UsageError
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import NO_COLUMNS, Opened, Progress
 from tensorbytes.formats.tfrecord.files import framing
@@ -91,10 +91,7 @@ class OpenedRecords(Opened):
                 if kind_of(plain) == EVENTS or (plain[HEADER_BYTES:][:1] == b"\x09" and named):
                     return EVENTS
                 break
-        try:
-            return EXAMPLES if self.records.holds_examples else OTHERS
-        except (CorruptError, SchemaError):  # said by whoever reads them
-            return EXAMPLES
+        return EXAMPLES if self.records.holds_examples else OTHERS
 
     @property
     def rows(self) -> bool:

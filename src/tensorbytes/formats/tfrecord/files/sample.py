@@ -10,9 +10,9 @@
 | compressed files, URLs, other libraries' files | the head of each; 4 MiB in all                                 |
 
 Places between are found by the checksums of lengths, as the cuts of splits are. A record that is longer than its place
-is read whole, and heads go on to the eighth record. Altogether no more than 32 MiB are read, looking for places included;
-nothing if the first record is longer. A payload that holds records itself may pass for a part of the file: that makes a
-schema wider, never wrong.
+is read whole, and heads of streams go on to the eighth record. Altogether no more than 32 MiB are read, looking for
+places included; nothing if the first record is longer. A payload that holds records itself may pass for a part of the
+file: that makes a schema wider, never wrong.
 """
 
 from __future__ import annotations

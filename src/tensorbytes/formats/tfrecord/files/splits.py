@@ -84,9 +84,7 @@ def _indexed(file: Any, index: Index, at: int, border: int) -> int | None:
     return None
 
 
-def next_record(
-    read: Read, at: int, border: int, look: int = _LOOK_BYTES, confirm: int = _CONFIRM_BYTES
-) -> int:
+def next_record(read: Read, at: int, border: int, look: int = _LOOK_BYTES, confirm: int = _CONFIRM_BYTES) -> int:
     """Where the first record from `at` on starts; `border`, where one does, if there is none before.
 
     look: what is read at a time. confirm: how far headers must go on after it.

@@ -43,11 +43,8 @@ _MOST_CELLS = 1 << 19
 _HEAD_BYTES = 4096
 
 
-def check_examples(block: RecordBlock, whatever: bool = True) -> None:
-    """Refuse the first records of a file of tensors, or of other messages, which would all be read as empty Examples.
-
-    whatever=False: not those that can't be parsed, as whoever reads them will say.
-    """
+def check_examples(block: RecordBlock) -> None:
+    """Refuse the first records of a file of tensors or of other messages: they would be read as empty Examples."""
     if not len(block.records):
         return
     if _holds_tensors(block):
@@ -56,20 +53,12 @@ def check_examples(block: RecordBlock, whatever: bool = True) -> None:
             path=block.path,
             hints=[Hint(operation="open", arguments=("path",), purpose="reads them")],
         )
-    if not are_examples(payloads(block)) and (whatever or _is_sound(payloads(block)[0])):
+    if not are_examples(payloads(block)):
         raise UsageError(
             f"{OF_BYTES}, so that they have no features",
             path=block.path,
             hints=[Hint(operation="open_records", arguments=("path",), purpose="has payloads(), the bytes of each")],
         )
-
-
-def _is_sound(payload: memoryview) -> bool:
-    try:
-        example.names(payload, False)
-    except CorruptError:
-        return False
-    return True
 
 
 def _holds_tensors(block: RecordBlock) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,21 +40,25 @@ class Payloads(Passes[bytes]):
 
     def __getitem__(self, which: Any) -> Any:
         """The bytes of record i; a list of them for a slice or a list of numbers."""
-        total = len(self._records)
-        if isinstance(which, int | np.integer):
-            if not -total <= which < total:
-                raise IndexError(f"record {which}: there are {total}")
-            return self._records.payloads_of(np.array([which % total]))[0]
-        numbers = np.arange(total)[which]
-        if numbers.ndim != 1:
-            raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
-        return self._records.payloads_of(numbers)
+        return picked(which, len(self._records), self._records.payloads_of)
 
     def __repr__(self) -> str:
         return f"Payloads({self._records!r})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return Payloads, (self._records,)
+
+
+def picked(which: Any, total: int, read: Callable[[Array], list[Any]]) -> Any:
+    """What is read by numbers: one item for a number, a list for a slice or a list of numbers."""
+    if isinstance(which, int | np.integer):
+        if not -total <= which < total:
+            raise IndexError(f"record {which}: there are {total}")
+        return read(np.array([which % total]))[0]
+    numbers = np.arange(total)[which]
+    if numbers.ndim != 1:
+        raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
+    return read(numbers)
 
 
 class MessageType:
@@ -82,16 +86,13 @@ class MessageType:
             got=repr(given) if not isinstance(given, tuple) else f"({', '.join(type(g).__name__ for g in given)})",
         )
 
-    def parse(self, payload: bytes, number: int) -> Any:
-        """The message in a record; its number is told in errors."""
+    def parse(self, payload: memoryview, path: str, at: int, number: int) -> Any:
+        """The message in a record, which is told by its file, its place in it and its number there."""
         try:
-            return self._class.FromString(payload)
+            return self._class.FromString(bytes(payload))
         except Exception as error:  # of another library
-            raise CorruptError(f"record {number} is not a sound {self.name}: {error}", record=number) from error
-
-    def parse_all(self, payloads: Iterable[bytes]) -> Iterator[Any]:
-        for number, payload in enumerate(payloads):
-            yield self.parse(payload, number)
+            what = f"record {number} is not a sound {self.name}: {error}"
+            raise CorruptError(what, path=path, at=at, record=number) from error
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         given = self._class if self._described is None else (self._described, self.name)

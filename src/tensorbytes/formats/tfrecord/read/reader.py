@@ -22,6 +22,7 @@ from tensorbytes.errors import (
     DamageWarning,
     Hint,
     Limits,
+    SchemaError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
@@ -48,7 +49,7 @@ from tensorbytes.formats.tfrecord.read.decode import (
     prepare,
 )
 from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
-from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads
+from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, picked
 from tensorbytes.formats.tfrecord.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.io import storage
 from tensorbytes.io.paths import base_path, byte_range, expand
@@ -213,7 +214,7 @@ class Records(Displayed):
         return Plan(schema.select(self._columns), origin, False, self._limits, self._inputs.nbytes)
 
     def _infer_plan(self, blocks: Iterable[RecordBlock], complete: Callable[[], bool]) -> Plan | None:
-        """The plan that some records show; None if there are none. complete: whether they are all, once they were read."""
+        """The plan that some records show; None if there are none. complete: whether they were all, once they were read."""
         found = infer_from(blocks, self._limits)
         if found is None:
             return self._plan_of_bytes()
@@ -273,7 +274,7 @@ class Records(Displayed):
         """Refuse a file that is not one of Examples, if a schema said that it is."""
         if not self._checked:
             for block in islice(blocks, 1):
-                check_examples(block, whatever=False)
+                check_examples(block)
             self._checked = True
 
     @property
@@ -290,7 +291,10 @@ class Records(Displayed):
     @property
     def holds_examples(self) -> bool:
         """Whether the records are Examples or SequenceExamples; otherwise they are records of bytes."""
-        plan = self._learn()
+        try:
+            plan = self._learn()
+        except (CorruptError, SchemaError):  # Examples that are malformed, or contradict each other
+            return True
         return plan is None or not plan.of_bytes
 
     # ---- the pipeline --------------------------------------------------------
@@ -383,7 +387,7 @@ class Records(Displayed):
     def __iter__(self) -> Iterator[Any]:
         """A dict for each record; with `message`, the message."""
         if self._message is not None:
-            yield from self._message.parse_all(self.payloads())
+            yield from self._messages(self._message)
             return
         for parts in self._decoded(None):
             some = max(_MOST_OBJECTS // max(len(parts), 1), 1)
@@ -499,16 +503,30 @@ class Records(Displayed):
 
     def payloads_of(self, numbers: Array) -> list[bytes]:
         """The bytes of these records, which must be there."""
-        def read() -> list[bytes]:
-            found: list[bytes] = [b""] * len(numbers)
-            for owner, places, inside in self._owners(numbers):
-                block = self._index()[owner].read(inside)
-                for place, payload in zip(places.tolist(), payloads(block), strict=True):
-                    found[place] = bytes(payload)
+        return self._payloads_of(numbers, lambda payload, *_: bytes(payload))
+
+    def _payloads_of(self, numbers: Array, parse: Callable[[memoryview, str, int, int], Any]) -> list[Any]:
+        """What is made of the bytes of these records; of their file, place and number there, too."""
+
+        def read() -> list[Any]:
+            found: list[Any] = [None] * len(numbers)
+            for owner, mine, inside in self._owners(numbers):
+                index = self._index()[owner]
+                block = index.read(inside)
+                at = index.records[inside, 0].tolist()
+                for place, payload, *where in zip(mine.tolist(), payloads(block), at, inside.tolist(), strict=True):
+                    found[place] = parse(payload, block.path, *where)
             return found
 
-        made: list[bytes] = self._tried(read)
+        made: list[Any] = self._tried(read)
         return made
+
+    def _messages(self, message: MessageType) -> Iterator[Any]:
+        for block in self._blocks(None):
+            for index, payload in enumerate(payloads(block)):
+                at = block.base + int(block.records[index, 0])
+                yield message.parse(payload, block.path, at, block.first + index)
+            del block
 
     def to_arrow(self, size: int = 65536) -> Any:
         """A pyarrow.RecordBatchReader over batches of `size` records."""
@@ -544,11 +562,8 @@ class Records(Displayed):
         """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch. With `message`, the
         message, or a list of them."""
         if self._message is not None:
-            found = self.payloads()[which]
-            numbers = np.arange(len(self))[which]
-            if isinstance(found, bytes):
-                return self._message.parse(found, int(numbers))
-            return [self._message.parse(*pair) for pair in zip(found, numbers.tolist(), strict=True)]
+            parse = self._message.parse
+            return picked(which, len(self), lambda numbers: self._payloads_of(numbers, parse))
         return self._tried(lambda: self._get(which))
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
@@ -597,7 +612,7 @@ class Records(Displayed):
         return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
 
     def _owners(self, numbers: Array) -> Iterator[tuple[int, Array, Array]]:
-        """For each file that has some of these records: its number, their places among them, and their numbers in it."""
+        """For each file that has some of these records: its number, their places among them, their numbers in it."""
         starts = np.cumsum([0, *map(len, self._index())])
         owners = np.searchsorted(starts, numbers, side="right") - 1
         for owner in np.unique(owners).tolist():
