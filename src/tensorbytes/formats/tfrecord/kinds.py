@@ -18,8 +18,9 @@ from tensorbytes.typing import bytes_view
 EXAMPLES, EVENTS, OTHERS = "tfrecord", "events", "other records"
 # What others are, in messages.
 OF_BYTES = "records of bytes, not Examples"
-# The fields of a record that are looked at for a feature, and the records of a file.
-_MOST_FIELDS, _MOST_RECORDS = 4096, 100
+# The records of a file that are looked at for a feature, and the fields of each.
+MOST_RECORDS, _MOST_FIELDS = 100, 1000
+_GROUP = Field(1 << 29, proto.START_GROUP, 0, 0, 0)
 
 
 def kind_of(plain: bytes) -> str:
@@ -48,89 +49,84 @@ def _may_be_example(payload: bytes, length: int) -> bool:
 def are_examples(payloads: Iterable[memoryview]) -> bool:
     """Whether these records, the first of a file, are Examples or SequenceExamples."""
     others = False
-    for _, payload in zip(range(_MOST_RECORDS), payloads, strict=False):
-        view = bytes_view(payload)
-        if _has_feature(view):
+    for _, payload in zip(range(MOST_RECORDS), payloads, strict=False):
+        if _Record(payload).has_feature():
             return True
-        others = others or not _is_empty(view)
+        others = others or not _Record(payload).is_empty()
     return not others
 
 
-def _has_feature(view: memoryview) -> bool:
-    """Whether there is a feature in a record, with a list; what comes after it may be malformed."""
-    for entry in _entries(view):
-        parts = list(_sound(view, entry))
-        if any(part.number == 1 and part.wire == DELIMITED and not _is_text(view, part) for part in parts):
-            continue
+class _Record:
+    """A record that may be an Example. No more of its fields are looked at than tell."""
+
+    def __init__(self, payload: memoryview) -> None:
+        self._view, self._left = bytes_view(payload), _MOST_FIELDS
+
+    def has_feature(self) -> bool:
+        """Whether there is a feature in it, with a list; what comes after it may be malformed."""
+        for part in self._sound(0, len(self._view)):
+            for entry in self._messages(part, (1, 2)):
+                if entry.number == 1 and entry.wire == DELIMITED and self._is_feature(entry):
+                    return True
+        return False
+
+    def _is_feature(self, entry: Field) -> bool:
+        """Whether an entry of a map has a list of values, or of steps, under a name or none."""
+        parts = list(self._sound(entry.start, entry.end))
+        if any(part.number == 1 and part.wire == DELIMITED and self._name(part) is None for part in parts):
+            return False
         for value in parts:
-            if value.number == 2 and value.wire == DELIMITED and _is_feature(view, value):
-                return True
-    return False
+            for part in self._messages(value, (2,)):
+                if part.number <= 3 and part.wire == DELIMITED:
+                    inside = next(self._sound(part.start, part.end), None)
+                    if part.start == part.end or (inside is not None and inside.number <= 3):
+                        return True
+        return False
 
+    def is_empty(self) -> bool:
+        """Whether it is an Example without values, and nothing has to be passed over to say so."""
+        try:
+            for part in self._known(0, len(self._view), (1, 2)):
+                for entry in self._known(part.start, part.end, (1,)):
+                    parts = list(self._known(entry.start, entry.end, (1, 2)))
+                    # A list of Examples looks like this: what should be the name is the entry of another map.
+                    if not any(one.number == 2 for one in parts) and not all(map(self._is_plain, parts)):
+                        return False
+        except CorruptError:
+            return False
+        return True
 
-def _entries(view: memoryview) -> Iterator[Field]:
-    """The entries of the maps of a record, as far as they are sound; not of very many fields."""
-    left = _MOST_FIELDS
-    for part in _sound(view, Field(0, DELIMITED, 0, len(view), 0)):
-        left -= 1
-        inside = _sound(view, part) if part.number in (1, 2) and part.wire == DELIMITED else iter(())
-        for entry in inside:
-            left -= 1
-            if entry.number == 1 and entry.wire == DELIMITED:
-                yield entry
-            if left <= 0:
-                return
-        if left <= 0:
+    def _messages(self, field: Field, numbers: tuple[int, ...]) -> Iterator[Field]:
+        """The fields of a message that is a field of one of these numbers."""
+        if field.number in numbers and field.wire == DELIMITED:
+            yield from self._sound(field.start, field.end)
+
+    def _sound(self, start: int, end: int) -> Iterator[Field]:
+        """The fields of a message up to the first that is malformed."""
+        try:
+            yield from self._fields(start, end)
+        except CorruptError:
             return
 
+    def _known(self, start: int, end: int, numbers: tuple[int, ...]) -> Iterator[Field]:
+        """The fields of a message, which must be messages or text of these numbers."""
+        for field in self._fields(start, end):
+            if field.number not in numbers or field.wire != DELIMITED:
+                raise CorruptError("a field that is not known", at=field.at)
+            yield field
 
-def _is_feature(view: memoryview, value: Field) -> bool:
-    """Whether the value of an entry is a list of values, or of steps."""
-    lists = (part for part in _sound(view, value) if part.number in (1, 2, 3) and part.wire == DELIMITED)
-    return any(part.start == part.end or any(inner.number <= 3 for inner in _sound(view, part)) for part in lists)
+    def _fields(self, start: int, end: int) -> Iterator[Field]:
+        while start < end and self._left:
+            self._left -= 1
+            field, start = proto.read_field(self._view, start, end)
+            yield field or _GROUP
 
+    def _name(self, field: Field) -> str | None:
+        try:
+            return proto.text(self._view, field)
+        except CorruptError:
+            return None
 
-def _sound(view: memoryview, message: Field) -> Iterator[Field]:
-    """The fields of a message up to the first that is malformed."""
-    at = message.start
-    try:
-        while at < message.end:
-            field, at = proto.read_field(view, at, message.end)
-            if field is not None:
-                yield field
-    except CorruptError:
-        return
-
-
-def _is_text(view: memoryview, field: Field) -> bool:
-    try:
-        proto.text(view, field)
-    except CorruptError:
-        return False
-    return True
-
-
-def _is_name(view: memoryview, field: Field) -> bool:
-    return _is_text(view, field) and proto.text(view, field).isprintable()
-
-
-def _is_empty(view: memoryview) -> bool:
-    """Whether a record is an Example without values, and nothing has to be passed over to say so."""
-    try:
-        for part in proto.fields(view, 0, len(view)):
-            if part.number not in (1, 2) or part.wire != DELIMITED:
-                return False
-            for entry in proto.fields(view, part.start, part.end):
-                if entry.number != 1 or entry.wire != DELIMITED:
-                    return False
-                fields = list(proto.fields(view, entry.start, entry.end))
-                if any(field.number not in (1, 2) or field.wire != DELIMITED for field in fields):
-                    return False
-                # A list of Examples looks like this: what should be the name is the entry of another map.
-                if not any(field.number == 2 for field in fields) and not all(
-                    _is_name(view, field) for field in fields
-                ):
-                    return False
-    except CorruptError:
-        return False
-    return True
+    def _is_plain(self, field: Field) -> bool:
+        name = self._name(field)
+        return name is not None and name.isprintable()

@@ -19,7 +19,7 @@ from tensorbytes.formats.tfrecord.files.bytestreams import open_stream
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock, blocks
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.files.sample import ENOUGH
-from tensorbytes.formats.tfrecord.kinds import OF_BYTES, are_examples
+from tensorbytes.formats.tfrecord.kinds import MOST_RECORDS, OF_BYTES, are_examples
 from tensorbytes.formats.tfrecord.read.decode import (
     COLUMN_BYTES,
     Located,
@@ -53,12 +53,16 @@ def check_examples(block: RecordBlock) -> None:
             path=block.path,
             hints=[Hint(operation="open", arguments=("path",), purpose="reads them")],
         )
-    if not are_examples(payloads(block)):
+    if not _hold_features(block):
         raise UsageError(
             f"{OF_BYTES}, so that they have no features",
             path=block.path,
             hints=[Hint(operation="open_records", arguments=("path",), purpose="has payloads(), the bytes of each")],
         )
+
+
+def _hold_features(block: RecordBlock) -> bool:
+    return are_examples(payloads(block._replace(records=block.records[:MOST_RECORDS])))
 
 
 def _holds_tensors(block: RecordBlock) -> bool:
@@ -301,7 +305,7 @@ def infer_from(sample: Iterable[RecordBlock], limits: Limits) -> Inference | Non
     malformed, tells nothing: that is said when it is read. If it is the first, and there is nothing else, now."""
     inference, failure = Inference(limits), None
     for number, block in enumerate(sample):
-        if not number and not are_examples(payloads(block)) and not _holds_tensors(block):
+        if not number and not _hold_features(block) and not _holds_tensors(block):
             return None
         try:
             trial = inference.copy()

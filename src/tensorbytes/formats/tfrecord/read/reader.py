@@ -214,7 +214,7 @@ class Records(Displayed):
         return Plan(schema.select(self._columns), origin, False, self._limits, self._inputs.nbytes)
 
     def _infer_plan(self, blocks: Iterable[RecordBlock], complete: Callable[[], bool]) -> Plan | None:
-        """The plan that some records show; None if there are none. complete: whether they were all, once they were read."""
+        """The plan that some records show; None if there are none. complete: afterwards, whether these were all."""
         found = infer_from(blocks, self._limits)
         if found is None:
             return self._plan_of_bytes()
