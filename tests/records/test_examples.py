@@ -320,6 +320,10 @@ def test_whatever_the_bytes_nothing_is_misread():
         grammar = OneKind(seed, 2, INT64)
         payloads = [grammar.example() for _ in range(3)]
         unsound = [index for index, raw in enumerate(payloads) if by_entries(raw, False) is None]
+        if not open_records(stream(payloads)).holds_examples:
+            # None of them shows a feature: what protobuf finds in them, it finds in none.
+            assert not any(expected([raw])[0] for index, raw in enumerate(payloads) if index not in unsound)
+            continue
         try:
             rows = plain_rows(open_records(stream(payloads)))
         except errors.CorruptError as caught:

@@ -120,43 +120,57 @@ def test_the_schema_beside_the_file_is_used_and_closed(tmp_path):
 
 
 def later(first, second):
-    """Records of `first` that fill a block, then one that differs."""
-    filler = made(**{**first, "fill": [bytes(1 << 20)]})
-    return [filler] * 6, made(**{**second, "fill": [b""]})
+    """Records of `first`, and one that differs."""
+    filler = made(**{**first, "fill": [bytes(10_000)]})
+    return [filler] * 1250, made(**{**second, "fill": [b""]})
+
+
+# Between the places that are looked at of a file of 12 MB: after its first MiB, and far from the next ones.
+HIDDEN = 160
 
 
 LATER = {
     "a longer list": (
         {"a": [1]},
         {"a": [1, 2]},
-        "record 6: feature 'a' has 2 values; the schema inferred from the first",
+        "record 160: feature 'a' has 2 values; the schema inferred from",
     ),
-    "another kind": ({"a": [1]}, {"a": [1.0]}, "record 6: feature 'a' is a list of float"),
-    "missing": ({"a": [1]}, {}, "record 6: feature 'a' is missing"),
-    "a new feature": ({"a": [1]}, {"a": [1], "b": [1]}, "record 6 has a feature 'b', which the schema inferred"),
+    "another kind": ({"a": [1]}, {"a": [1.0]}, "record 160: feature 'a' is a list of float"),
+    "missing": ({"a": [1]}, {}, "record 160: feature 'a' is missing"),
+    "a new feature": ({"a": [1]}, {"a": [1], "b": [1]}, "record 160 has a feature 'b', which the schema inferred"),
 }
 
 
 @pytest.mark.parametrize("case", LATER)
-def test_a_later_block_that_contradicts_the_inferred_schema(tmp_path, case):
+def test_a_record_that_contradicts_the_inferred_schema(tmp_path, case):
     first, second, match = LATER[case]
-    payloads, last = later(first, second)
-    path = write(tmp_path / "x", [*payloads, last])
-    with pytest.raises(errors.SchemaError, match=match):
+    payloads, odd = later(first, second)
+    path = write(tmp_path / "x", [*payloads[:HIDDEN], odd, *payloads[HIDDEN:]])
+    with pytest.raises(errors.SchemaError, match=match) as caught:
         list(open_records(path, threads=1))
+    assert (caught.value.record, caught.value.tensor) == (HIDDEN, "b" if case == "a new feature" else "a")
+    assert "infer_schema" in str(caught.value)
     if case != "another kind":
-        assert plain_rows(open_records(path, schema=infer_schema(path)))[-1] == expected([last])[0]
+        assert plain_rows(open_records(path, schema=infer_schema(path)))[HIDDEN] == expected([odd])[0]
     else:
-        with pytest.raises(errors.SchemaError, match=r"record 6: feature 'a' is a list of float32; .*int64"):
+        with pytest.raises(errors.SchemaError, match=r"record 160: feature 'a' is a list of float32; .*int64"):
             infer_schema(path)
+
+
+@pytest.mark.parametrize("case", [case for case in LATER if case != "another kind"])
+def test_what_the_last_record_has_is_in_the_schema(tmp_path, case):
+    first, second, _ = LATER[case]
+    payloads, odd = later(first, second)
+    path = write(tmp_path / "x", [*payloads, odd])
+    assert plain_rows(open_records(path))[-2:] == expected([payloads[0], odd])
 
 
 def test_lists_in_a_later_block_are_not_passed_over(tmp_path):
     payloads, _ = later({"a": [1]}, {})
     lists = tf.train.SequenceExample.FromString(payloads[0])
     lists.feature_lists.feature_list["steps"].feature.add().int64_list.value.append(5)
-    path = write(tmp_path / "x", [*payloads, lists.SerializeToString()])
-    with pytest.raises(errors.SchemaError, match="record 6 has a feature list 'steps'"):
+    path = write(tmp_path / "x", [*payloads[:HIDDEN], lists.SerializeToString(), *payloads[HIDDEN:]])
+    with pytest.raises(errors.SchemaError, match="record 160 has a feature list 'steps'"):
         list(open_records(path))
     assert infer_schema(path).lists["steps"].optional
 

@@ -58,6 +58,7 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
 OPERATIONS: Mapping[str, str | None] = {
     "convert": "tb convert",
     "inspect": "tb info",
+    "merge": "tb merge",
     "repair": "tb repair",
     "records.read_events": "tb head",
     # A command reads whatever it is given.

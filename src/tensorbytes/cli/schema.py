@@ -22,12 +22,12 @@ EXAMPLES = """examples:
   tb schema train.tfrecord --as python  Python, for tensorbytes
 
 The schema is that of the file FILE.schema.json if there is one, else inferred
-from the first records."""
+from some records: the head, the tail and places between."""
 
 _SOURCES = ("json", "tf", "python")
 _ORIGINS = {
     "sidecar": "as the file beside it says",
-    "first records": "inferred from the first records",
+    "sample": "inferred from some of the records",
     "all records": "inferred from every record",
 }
 
@@ -64,14 +64,14 @@ def _schema(file: InputFile, args: argparse.Namespace) -> tuple[Any, str]:
     if "://" not in file.path and not several and not os.path.exists(file.path):
         raise FileNotFoundError(2, "no such file", file.path)
     opened = opening.open_file(file.path, args.format, options=options)
-    if not (opened.holds_records and opened.rows):
+    if opened.kind != RECORDS:
         raise UsageError(f"{file.shown}: not a TFRecord file of Examples, so it has no schema; tb info says what it is")
     if args.scan:
         return infer_schema(file.path, **options), "all records"
     records = open_records(file.path, **options)
     if records.known_schema is not None:
         return records.known_schema, "sidecar"
-    return records.schema, "first records"
+    return records.schema, "sample"
 
 
 def _show(file: InputFile, args: argparse.Namespace, out: Output, several: bool) -> int:

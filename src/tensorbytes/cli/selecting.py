@@ -338,9 +338,7 @@ def _payloads(address: Address, options: Mapping[str, Any]) -> SelectedRows:
     from tensorbytes.records import open_records
 
     if address.name is not None or address.index is not None:
-        raise UsageError(
-            f"{address}: its records are neither Examples nor tensors, so they have no names; #3 is one of them"
-        )
+        raise UsageError(f"{address}: its records are bytes, not Examples, so they have no names; #3 is one of them")
     rows = enumerate(open_records(address.path, **options).payloads())
     if address.number is None:
         return SelectedRows("record", rows)

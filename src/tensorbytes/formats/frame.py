@@ -43,7 +43,20 @@ from tensorbytes.errors import (
     UnsupportedError,
     UsageError,
 )
-from tensorbytes.formats import HARDLY, NATIVE, SURE, Format, Options, _directory, _extension, _record, _storing, _table
+from tensorbytes.formats import (
+    HARDLY,
+    LIKELY,
+    NATIVE,
+    SURE,
+    Format,
+    Options,
+    _directory,
+    _extension,
+    _message,
+    _record,
+    _storing,
+    _table,
+)
 from tensorbytes.formats._directory import Listed, UnreadDirectory
 from tensorbytes.formats._extension import ALONE, Place
 from tensorbytes.formats._opened import Created, Opened
@@ -95,7 +108,11 @@ class Frame(Format):
         if not is_record_header(head) or not any(head[:8]):  # no tensor is a record of no bytes
             return 0
         start = head[HEADER_BYTES : HEADER_BYTES + 1]
-        return SURE if start in (b"", b"\x08") else 0 if start in (b"\x09", b"\x0a", b"\x12") else HARDLY
+        if start == b"\x08":  # other messages may start so as well: then there is no shape after it
+            return (
+                SURE if _message.look(head, HEADER_BYTES, HEADER_BYTES + int.from_bytes(head[:8], "little")) else LIKELY
+            )
+        return SURE if not start else 0 if start in (b"\x09", b"\x0a", b"\x12") else HARDLY
 
     def encode(self, document: Document, allow: frozenset[str], options: Options) -> Iterator[Buffer]:
         """Header, tensor memory and checksum of each record; the memory is not copied."""

@@ -14,7 +14,7 @@ from tensorbytes import formats, opening
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError
 from tensorbytes.formats import ADVISORY_OF_THE_WHOLE
 from tensorbytes.formats._opened import Opened
-from tensorbytes.formats.tfrecord.kinds import EVENTS, OTHERS
+from tensorbytes.formats.tfrecord.kinds import EVENTS, OF_BYTES, OTHERS
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io import storage
 from tensorbytes.notebook import Displayed
@@ -272,7 +272,7 @@ def _payloads(source: Any, scan: int | str | None, limits: Limits) -> Inspection
     )
     record = TensorInfo(None, "record", "bytes", (), present=looked, sizes=found.sizes, content=found.content)
     made = Inspection(source.path, source.format, met.size, [record], None, files=source.records.paths)
-    made.details["records"] = "neither Examples nor tensors; open_records(path).payloads() gives their bytes"
+    made.details["holds"] = f"{OF_BYTES}; open_records(path).payloads() gives them, message= parses them"
     _note_extent(made, met.compression, problem, looked, met.all, source)
     return made
 

@@ -168,10 +168,11 @@ def profile(targets: Sequence[Any], compression: str, bound: Bound, limits: Limi
             seen = found.setdefault(name, Seen())
             seen.present = about.present
             seen.lengths = None if about.shortest is None else (about.shortest, about.longest)
+    complete = met.all and not problem and not contradiction
     return Profile(
         inference.records,
-        met.all and not problem and not contradiction,
-        inference.schema(),
+        complete,
+        inference.schema(complete=complete),
         *watch.found,
         met.compression,
         problem,

@@ -4,10 +4,11 @@
 
 Rows are the records, columns their features. The first record tells what a file holds:
 
-    08          a TensorProto's dtype         the native frame, another format
-    0a, 12      the parts of an Example       Examples and SequenceExamples
+    08 and a shape, as a TensorProto has      the native frame, another format
     09 ... brain.Event:2                      event files of TensorBoard
-    else                                      records of something else, which are bytes
+    a feature with a list of values, or       Examples and SequenceExamples
+    nothing that would be passed over
+    else                                      records of something else, which are bytes: rows of one column
 
 A file is recognised whatever it is called; one that is empty, or starts with damage, by its name. "x.tfrecord@10",
 globs and lists stand for several files. Options are those of open_records and RecordWriter.
@@ -22,7 +23,7 @@ from typing import Any
 
 from tensorbytes import formats
 from tensorbytes.errors import Limits
-from tensorbytes.formats import LIKELY, SURE, Format, Option, Options, known_options
+from tensorbytes.formats import HARDLY, LIKELY, SURE, Format, Option, Options, _message, known_options
 from tensorbytes.formats._opened import Created, Opened
 from tensorbytes.formats.tfrecord.files.bytestreams import likely_compression
 from tensorbytes.formats.tfrecord.kinds import OTHERS, kind_of
@@ -54,7 +55,10 @@ class TFRecord(Format):
     slow_compressions = ("zlib",)
     read_options = known_options(
         columns=Option(object, "the names of features to read: the others are not decoded"),
-        schema=Option(object, "what each feature is; by default what the file beside it says, or the first records"),
+        schema=Option(object, "what each feature is; by default what the file beside it says, or a sample of records"),
+        lengths=Option(
+            str, "'ragged' takes no length for fixed where a schema is inferred", "auto", ("auto", "ragged")
+        ),
         compression=Option(str | None, "of the whole file", "auto"),
         on_corrupt=Option(str, "'skip' reads around damage, and warns", "raise", ("raise", "skip")),
         verify=Option(bool, "False does not look at the checksums of records", True),
@@ -67,9 +71,10 @@ class TFRecord(Format):
         plain = decode_start(head, compression)
         if not is_record_header(plain):
             return 0
-        start = plain[HEADER_BYTES : HEADER_BYTES + 1]
-        if start == b"\x08" and any(plain[:8]):  # the native frame: not compressed, and another format
-            return 0
+        if plain[HEADER_BYTES : HEADER_BYTES + 1] == b"\x08" and any(plain[:8]):
+            # Tensors are the native frame: not compressed, and another format. Other messages may start so as well.
+            tensor = _message.look(plain[HEADER_BYTES:], 0, int.from_bytes(plain[:8], "little"))
+            return 0 if tensor is not None else HARDLY if compression == "none" else LIKELY
         return SURE if compression != "none" or kind_of(plain) != OTHERS else LIKELY
 
     def fits_name(self, path: str) -> bool:

@@ -20,7 +20,7 @@ from tensorbytes.formats.tfrecord.files import framing
 from tensorbytes.formats.tfrecord.files.bytestreams import likely_compression, open_stream
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock
 from tensorbytes.formats.tfrecord.files.index import indexes
-from tensorbytes.formats.tfrecord.kinds import EVENTS, EXAMPLES, OTHERS, kind_of
+from tensorbytes.formats.tfrecord.kinds import EVENTS, EXAMPLES, OF_BYTES, OTHERS, kind_of
 from tensorbytes.formats.tfrecord.read.reader import Records, open_records
 from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io import storage
@@ -32,20 +32,6 @@ from tensorbytes.rows import Table
 from tensorbytes.tensor import Array, InvalidValueError, Ragged, Strings, Tensor, Value
 from tensorbytes.tfrecord import FRAME_BYTES, HEADER_BYTES, is_record_header
 from tensorbytes.tree import Document, Leaf, Path
-
-_NO_TENSORS = {
-    EVENTS: (
-        "TensorBoard's events",
-        [
-            Hint(operation="records.read_events", arguments=("paths",), purpose="reads them"),
-            Hint(operation="inspect", arguments=("path",), purpose="lists them"),
-        ],
-    ),
-    OTHERS: (
-        "a TFRecord file of something else than Examples and tensors",
-        [Hint(operation="open_records", arguments=("path",), purpose="has payloads(), the bytes of each record")],
-    ),
-}
 
 
 class OpenedRecords(Opened):
@@ -101,20 +87,27 @@ class OpenedRecords(Opened):
             head = self.source.head if path is self.source.target else Source(path).head
             plain = decode_start(head, likely_compression(head))
             if is_record_header(plain):
-                kind = kind_of(plain)
-                name = os.path.basename(storage.describe(path))
-                return EVENTS if kind == OTHERS and plain[HEADER_BYTES:][:1] == b"\x09" and "tfevents" in name else kind
-        return EXAMPLES
+                named = "tfevents" in os.path.basename(storage.describe(path))
+                if kind_of(plain) == EVENTS or (plain[HEADER_BYTES:][:1] == b"\x09" and named):
+                    return EVENTS
+                break
+        return EXAMPLES if self.records.holds_examples else OTHERS
 
     @property
     def rows(self) -> bool:
-        return self.kind == EXAMPLES
+        return self.kind != EVENTS
 
     def check_rows(self) -> None:
-        """Refuse records of something else than Examples."""
-        if self.kind != EXAMPLES:
-            what, hints = _NO_TENSORS[self.kind]
-            raise UsageError(what, path=self.path, hints=hints)
+        """Refuse events. Records of bytes are rows of one column."""
+        if self.kind == EVENTS:
+            raise UsageError(
+                "TensorBoard's events",
+                path=self.path,
+                hints=[
+                    Hint(operation="records.read_events", arguments=("paths",), purpose="reads them"),
+                    Hint(operation="inspect", arguments=("path",), purpose="lists them"),
+                ],
+            )
 
     def decode(self, lazy: bool) -> Iterator[Document]:
         """One document: the columns of all rows, each read when it is asked for, or at once."""
@@ -248,6 +241,15 @@ class OpenedRecords(Opened):
         return [storage.describe(byte_range(target)[0]) for target in self.targets]
 
     def options_like(self, takes: Callable[[str], bool], rename: Callable[[str], str] | None) -> dict[str, Any]:
+        if self.kind == OTHERS:
+            raise UsageError(
+                f"{OF_BYTES}: written as Examples they would be other records",
+                path=self.path,
+                hints=[
+                    Hint(operation="merge", arguments=("path", "target"), purpose="copies them as they are"),
+                    Hint("format", "parquet", "to have them in a table", of="save"),
+                ],
+            )
         schema = self.records.schema
         if rename is not None:
             return {"lists": [rename(name) for name in schema.lists if takes(name)]} if schema.lists else {}

@@ -38,7 +38,11 @@ class Inputs:
 
     @property
     def read_once(self) -> bool:
-        return any(start is None or start < 0 for start in self._starts.values())
+        """Whether some can't be read a second time: file objects without seek(), named pipes."""
+        if any(start is None or start < 0 for start in self._starts.values()):
+            return True
+        paths = [byte_range(target)[0] for target in self.targets]
+        return any(storage.is_local(path) and os.path.exists(path) and not os.path.isfile(path) for path in paths)
 
     def take_turn(self) -> int:
         """Start a new iteration."""

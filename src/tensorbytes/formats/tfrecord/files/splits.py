@@ -21,7 +21,7 @@ from tensorbytes.formats.tfrecord.files.index import Index, current_index
 from tensorbytes.io import storage
 from tensorbytes.io.paths import Split, expand
 from tensorbytes.tfrecord import HEADER_BYTES
-from tensorbytes.tfrecord.walk import Walk, reader
+from tensorbytes.tfrecord.walk import Read, Walk, reader
 
 _LOOK_BYTES = 1 << 20
 # Headers must go on this far after a cut, unless they meet the next one.
@@ -64,7 +64,7 @@ def _split(path: str, size: int, count: int) -> list[Split]:
             wanted = size * number // count
             found = None if index is None else _indexed(file, index, wanted, borders[-1])
             if found is None:
-                index, found = None, _next_record(file, wanted, borders[-1])
+                index, found = None, next_record(reader(file), wanted, borders[-1])
             if 0 < found < borders[-1]:
                 borders.append(found)
     borders.append(0)
@@ -78,37 +78,40 @@ def _indexed(file: Any, index: Index, at: int, border: int) -> int | None:
     if number == len(starts) or starts[number] >= border:
         return border
     found = int(starts[number])
-    if _follow(file, found, border) is None:
+    if _follow(reader(file), found, border, _LOOK_BYTES, _CONFIRM_BYTES) is None:
         return found
     index.refuse()
     return None
 
 
-def _next_record(file: Any, at: int, border: int) -> int:
-    """Where the first record from `at` on starts; `border`, where one does, if there is none before."""
+def next_record(read: Read, at: int, border: int, look: int = _LOOK_BYTES, confirm: int = _CONFIRM_BYTES) -> int:
+    """Where the first record from `at` on starts; `border`, where one does, if there is none before.
+
+    look: what is read at a time. confirm: how far headers must go on after it.
+    """
     while at < border:
-        data = reader(file)(at, min(_LOOK_BYTES, border - at))
+        data = read(at, min(look, border - at))
         found = _wire.resync(data, 0, len(data))
         if found + HEADER_BYTES > len(data):
             if at + len(data) >= border:
                 break
             at += len(data) - HEADER_BYTES + 1
             continue
-        broken = _follow(file, at + found, border)
+        broken = _follow(read, at + found, border, look, confirm)
         if broken is None:
             return at + found
         at = broken + 1
     return border
 
 
-def _follow(file: Any, at: int, border: int) -> int | None:
+def _follow(read: Read, at: int, border: int, look: int, confirm: int) -> int | None:
     """Follow the headers from a record to a border, or far enough; where they break off, None if they don't.
 
     All records on the way would break off at the same place, so that the search goes on after it.
     """
-    stop = min(border, at + _CONFIRM_BYTES)
+    stop = min(border, at + confirm)
     for verify in (True, False):  # the payloads of the first piece are looked at, too
-        walk = Walk(reader(file), at, border, verify=verify)
+        walk = Walk(read, at, border, verify=verify, piece=look)
         for _ in walk:
             if verify or walk.at >= stop:
                 break

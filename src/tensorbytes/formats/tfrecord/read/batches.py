@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tensorbytes.errors import UsageError
 from tensorbytes.formats.tfrecord.read.batch import Batch
+from tensorbytes.formats.tfrecord.read.passes import Passes
 
 
 class BatchSource(Protocol):
@@ -18,7 +19,7 @@ class BatchSource(Protocol):
     def read_range(self, start: int, stop: int, to: str | None) -> Batch: ...
 
 
-class Batches:
+class Batches(Passes[Batch]):
     """What `Records.batches` gives. Each `for` reads the records from the first to the last; next() gives the next
     batch of one such pass, and a `for` after it goes on from there.
 
@@ -28,22 +29,9 @@ class Batches:
 
     def __init__(self, records: BatchSource, size: int, drop_last: bool, to: str | None) -> None:
         self._records, self._size, self._drop_last, self._to = records, size, drop_last, to
-        self._begun: Generator[Batch, None, None] | None = None
 
-    def __iter__(self) -> Generator[Batch, None, None]:
-        if self._begun is not None and getattr(self._begun, "gi_frame", None) is not None:  # it has not ended
-            return self._begun
+    def _read(self) -> Generator[Batch, None, None]:
         return self._records.read_batches(self._size, self._drop_last, self._to)
-
-    def __next__(self) -> Batch:
-        if self._begun is None:
-            self._begun = iter(self)
-        return next(self._begun)
-
-    def close(self) -> None:
-        """End the pass that next() began."""
-        if self._begun is not None:
-            self._begun.close()
 
     def __len__(self) -> int:
         """How many batches there are; counts the records first, as len(records) does."""

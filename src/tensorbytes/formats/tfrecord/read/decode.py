@@ -71,8 +71,10 @@ class Plan:
         closed: bool = False,
         limits: Limits = LIMITS,
         input_bytes: int | None = None,
+        of_bytes: bool = False,
     ) -> None:
-        self.schema, self.origin, self.closed = schema, origin, closed
+        """of_bytes: records are not parsed, and the only column is their bytes."""
+        self.schema, self.origin, self.closed, self.of_bytes = schema, origin, closed, of_bytes
         self.limits, self._input_bytes, self._held = limits, input_bytes, 0
         Budget(limits).objects(len(schema.columns), origin, 0, COLUMN_BYTES)
         self.columns = [
@@ -191,6 +193,8 @@ class Prepared(NamedTuple):
 
 def prepare(block: RecordBlock, plan: Plan) -> Prepared:
     """The first half of decoding, which may be done in another thread."""
+    if plan.of_bytes:
+        return Prepared(block, None)
     try:
         return Prepared(block, _locate_groups(block, plan, plan.budget(block)))
     except TensorbytesError:
@@ -208,12 +212,23 @@ def _locate_groups(block: RecordBlock, plan: Plan, budget: Budget) -> list[Locat
 def decode(block: RecordBlock, plan: Plan, found: list[Located] | None = None) -> Columns:
     """The columns of a block's records."""
     budget = plan.budget(block)
+    if plan.of_bytes:
+        return _bytes_of(block, plan, budget)
     try:
         return _decode(found or _locate_groups(block, plan, budget), plan, budget)
     except Unusual:
         budget = plan.budget(block)
         usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
         return _decode(_locate_groups(usual, plan, budget), plan, budget)
+
+
+def _bytes_of(block: RecordBlock, plan: Plan, budget: Budget) -> Columns:
+    """Records that are not parsed, as the only column."""
+    lengths = block.records[:, 1]
+    budget.copy(int(lengths.sum()), f"{block.path}: records", block.base)
+    budget.strings(len(lengths), block.base)
+    part = ColumnPart(np.frombuffer(b"".join(payloads(block)), np.uint8), offsets_of(lengths))
+    return Columns({column.name: part for column in plan.columns}, len(lengths))
 
 
 def decode_sound(prepared: Prepared, plan: Plan) -> tuple[Columns, TensorbytesError | None]:

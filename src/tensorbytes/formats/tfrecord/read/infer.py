@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,8 @@ from tensorbytes.formats.tfrecord import example
 from tensorbytes.formats.tfrecord.files.bytestreams import open_stream
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock, blocks
 from tensorbytes.formats.tfrecord.files.memory import Memory
+from tensorbytes.formats.tfrecord.files.sample import ENOUGH
+from tensorbytes.formats.tfrecord.kinds import MOST_RECORDS, OF_BYTES, are_examples
 from tensorbytes.formats.tfrecord.read.decode import (
     COLUMN_BYTES,
     Located,
@@ -25,6 +28,7 @@ from tensorbytes.formats.tfrecord.read.decode import (
     in_usual_form,
     locate,
     names_in,
+    payloads,
     steps_of,
 )
 from tensorbytes.formats.tfrecord.schema import Feature, Schema, quantized
@@ -40,16 +44,30 @@ _HEAD_BYTES = 4096
 
 
 def check_examples(block: RecordBlock) -> None:
-    """Refuse a file of tensors, whose records would all be read as empty Examples."""
-    if block.first or not len(block.records):
+    """Refuse the first records of a file of tensors or of other messages: they would be read as empty Examples."""
+    if not len(block.records):
         return
-    start, size = block.records[0].tolist()
-    if is_tensor(bytes_view(block.data)[start : start + size], size):
+    if _holds_tensors(block):
         raise UsageError(
             "records of tensors rather than Examples",
             path=block.path,
             hints=[Hint(operation="open", arguments=("path",), purpose="reads them")],
         )
+    if not _hold_features(block):
+        raise UsageError(
+            f"{OF_BYTES}, so that they have no features",
+            path=block.path,
+            hints=[Hint(operation="open_records", arguments=("path",), purpose="has payloads(), the bytes of each")],
+        )
+
+
+def _hold_features(block: RecordBlock) -> bool:
+    return are_examples(payloads(block._replace(records=block.records[:MOST_RECORDS])))
+
+
+def _holds_tensors(block: RecordBlock) -> bool:
+    start, size = block.records[0].tolist()
+    return is_tensor(bytes_view(block.data)[start : start + size], size)
 
 
 def is_tensor(start: memoryview, size: int) -> bool:
@@ -76,12 +94,15 @@ class _Seen:
     tensors: Feature | None = None  # what they are together, if all are quantized tensors
     others: bool = False  # whether there is anything else
 
-    def feature(self, records: int) -> Feature:
+    def feature(self, records: int, complete: bool, ragged: bool) -> Feature:
+        """The feature of so many records; whether there are no others, and whether no length is fixed."""
+        optional = self.present < records or not (complete or records >= ENOUGH)
+        fixed = (complete or self.present >= ENOUGH) and not ragged
         if self.tensors is not None and not self.others:
-            return replace(self.tensors, optional=self.present < records)
-        length = self.longest if self.shortest == self.longest else None
-        shape: tuple[int | None, ...] = () if length == 1 else (length or None,)
-        return Feature(_DTYPES.get(self.kind, "bytes"), shape, optional=self.present < records)
+            shape = self.tensors.shape if fixed else (None,) * len(self.tensors.shape)
+            return replace(self.tensors, shape=shape, optional=optional)
+        length = self.longest if self.shortest == self.longest and fixed else None
+        return Feature(_DTYPES.get(self.kind, "bytes"), () if length == 1 else (length or None,), optional=optional)
 
 
 class _ManyNames(Exception):
@@ -112,7 +133,8 @@ class Inference:
     known: tuple[dict[str, None], dict[str, None]] = field(default_factory=lambda: ({}, {}))
 
     def add(self, block: RecordBlock) -> None:
-        check_examples(block)
+        if not block.first:
+            check_examples(block)
         budget = Budget(self.limits, len(block.data))
         self.sequence = self.sequence or has_lists(block, budget)
         while len(block.records):
@@ -182,9 +204,11 @@ class Inference:
         known = dict(self.known[0]), dict(self.known[1])
         return replace(self, features=dict(self.features), lists=dict(self.lists), known=known)
 
-    def schema(self) -> Schema:
-        features = {name: seen.feature(self.records) for name, seen in self.features.items()}
-        lists = {name: seen.feature(self.records) for name, seen in self.lists.items()}
+    def schema(self, *, complete: bool = True, ragged: bool = False) -> Schema:
+        """What the records hold. Unless these are all (`complete`), what fewer than 8 of them show is not taken for
+        a rule: neither a length nor that a feature is never missing. With `ragged` no length is."""
+        features = {name: seen.feature(self.records, complete, ragged) for name, seen in self.features.items()}
+        lists = {name: seen.feature(self.records, complete, ragged) for name, seen in self.lists.items()}
         return Schema(features, lists if self.sequence else None)
 
 
@@ -252,16 +276,43 @@ class _Noted(NamedTuple):
             )
 
 
-def infer(paths: Any, *, compression: str = "auto", limits: Limits = LIMITS) -> Schema:
+def check_lengths(lengths: Any) -> bool:
+    """What `lengths=` says: whether no length is fixed."""
+    if lengths not in ("auto", "ragged"):
+        raise UsageError(f"lengths={lengths!r}", expected="'auto' or 'ragged'")
+    return bool(lengths == "ragged")
+
+
+def infer(paths: Any, *, compression: str = "auto", lengths: str = "auto", limits: Limits = LIMITS) -> Schema:
     """The schema of all records of some files, which are read and checked for it, within `limits`.
 
-    Lists of bytes are taken for bytes: that they hold text or tensors only their author knows. Quantized
-    tensors alone are recognised.
+    A feature that has as many values in every record has that number in its shape, and one value is a scalar; with
+    lengths="ragged" every feature is a list that varies. Lists of bytes are taken for bytes: that they hold text or
+    tensors only their author knows. Quantized tensors alone are recognised.
     """
+    ragged = check_lengths(lengths)
     inference, memory = Inference(limits), Memory()
     for target in expand(paths):
         path, start, end = byte_range(target)
         with open_stream(path, compression, start, end, limits=limits) as stream:
             for block in blocks(stream, base=start, memory=memory, limits=limits):
                 inference.add(block)
-    return inference.schema()
+    return inference.schema(ragged=ragged)
+
+
+def infer_from(sample: Iterable[RecordBlock], limits: Limits) -> Inference | None:
+    """What some blocks of records show; None if they are no Examples. One that contradicts those before it, or is
+    malformed, tells nothing: that is said when it is read. If it is the first, and there is nothing else, now."""
+    inference, failure = Inference(limits), None
+    for number, block in enumerate(sample):
+        if not number and not _hold_features(block) and not _holds_tensors(block):
+            return None
+        try:
+            trial = inference.copy()
+            trial.add(block)
+            inference = trial
+        except (CorruptError, SchemaError) as error:
+            failure = failure or error
+    if failure is not None and not inference.records:
+        raise failure
+    return inference

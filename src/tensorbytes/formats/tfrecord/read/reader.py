@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tensorbytes.errors import (
     DamageWarning,
     Hint,
     Limits,
+    SchemaError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
@@ -32,6 +33,8 @@ from tensorbytes.formats.tfrecord.files.framing import Cut, RecordBlock
 from tensorbytes.formats.tfrecord.files.index import Disproved, Index, indexes
 from tensorbytes.formats.tfrecord.files.inputs import Inputs
 from tensorbytes.formats.tfrecord.files.memory import Memory
+from tensorbytes.formats.tfrecord.files.sample import Sample
+from tensorbytes.formats.tfrecord.kinds import OF_BYTES
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined, to_rows, to_value
@@ -45,7 +48,8 @@ from tensorbytes.formats.tfrecord.read.decode import (
     portions,
     prepare,
 )
-from tensorbytes.formats.tfrecord.read.infer import Inference, check_examples
+from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
+from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, picked
 from tensorbytes.formats.tfrecord.schema import Feature, Schema, load_beside, sidecar_path
 from tensorbytes.io import storage
 from tensorbytes.io.paths import base_path, byte_range, expand
@@ -78,20 +82,30 @@ def open_records(
     verify: bool = True,
     threads: int | None = None,
     limits: Limits = LIMITS,
+    lengths: str = "auto",
+    message: Any = None,
 ) -> Records:
-    """TFRecord files of Examples or SequenceExamples, without TensorFlow.
+    """TFRecord files of Examples or SequenceExamples, without TensorFlow; or of any other records.
 
     `paths` is a path, a URL, a glob, "name@10" (ten shards name-00000-of-00010 ...), a file
     object, a Split of `plan`, or a list of these. Iterating gives a dict for each record;
     `.batches(n)` gives dicts of columns: arrays where every record has as many values,
     Ragged where that varies, Strings for bytes and text.
 
-    The schema is the one given, or that of the JSON file beside the data, or inferred from
-    the first block of records; a record that does not fit it raises SchemaError. `columns`
-    chooses features: the others are not decoded. Damage raises CorruptError; with
+    The schema is the one given, or that of the JSON file beside the data, or inferred from a
+    sample: the head, the tail and places between; of pipes and compressed files the head. A
+    length is fixed if 8 records or more have it and none has another, or all records were
+    looked at; with lengths="ragged" none is. A record that does not fit raises SchemaError.
+    `columns` chooses features: the others are not decoded. Damage raises CorruptError; with
     on_corrupt="skip" it is read around, warned of, and listed in `.damages`.
+
+    Records that are not Examples are records of bytes: they have one column, "payload". With
+    `message` each of them is parsed, and given as the message that it is: a protobuf message
+    class, or (descriptor set, full name), the bytes or the path of a FileDescriptorSet.
     """
-    return Records(paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits)
+    return Records(
+        paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits, lengths, message
+    )
 
 
 class Records(Displayed):
@@ -111,6 +125,8 @@ class Records(Displayed):
         verify: bool,
         threads: int | None,
         limits: Limits,
+        lengths: str = "auto",
+        message: Any = None,
     ) -> None:
         if on_corrupt not in ("raise", "skip"):
             raise UsageError(f"on_corrupt={on_corrupt!r}", expected="'raise' or 'skip'")
@@ -118,6 +134,12 @@ class Records(Displayed):
             raise UsageError(f"columns={columns!r}", expected=f"a list of names, such as [{str(columns)!r}]")
         if on_corrupt == "skip" and not verify:
             raise UsageError("on_corrupt='skip' finds damage by the checksums, which verify=False leaves out")
+        self._ragged = check_lengths(lengths)
+        self._message = None if message is None else MessageType.of(message)
+        if message is not None and (schema is not None or columns is not None):
+            raise UsageError("message= says what the records are; schema= and columns= are about Examples")
+        if self._ragged and schema is not None:
+            raise UsageError("lengths= is about schemas that are inferred, and one is given")
         compression = check_name(compression)
         self._targets = expand(paths)
         self._columns = None if columns is None else list(columns)
@@ -125,6 +147,8 @@ class Records(Displayed):
         self._to, self._device, self._verify, self._limits = to, device, verify, limits
         self._threads = count_threads() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads, limits)
+        self._peeked: Iterator[RecordBlock | Exception] | None = None
+        self._checked = False  # whether the records are Examples
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
         self.damages: list[Damage] = []
@@ -138,10 +162,10 @@ class Records(Displayed):
                     f"records of a file object can't be pickled or copied: {storage.describe(target)}",
                     hints=[Hint(purpose="open them by their path")],
                 )
-        dropped = ("_inputs", "_plan", "_indexes", "_damage_budget")
+        dropped = ("_inputs", "_plan", "_indexes", "_damage_budget", "_peeked")
         kept = {name: field for name, field in vars(self).items() if name not in dropped}
         plan = self._plan
-        return kept | {"plan": None if plan is None else (plan.schema, plan.origin, plan.closed)}
+        return kept | {"plan": None if plan is None else (plan.schema, plan.origin, plan.closed, plan.of_bytes)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = state["plan"]
@@ -150,9 +174,9 @@ class Records(Displayed):
         self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
         self._plan = None
         if known is not None:
-            schema, origin, closed = known
-            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
-        self._indexes, self._damage_budget = None, Budget(self._limits)
+            schema, origin, closed, of_bytes = known
+            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes, of_bytes)
+        self._indexes, self._damage_budget, self._peeked = None, Budget(self._limits), None
 
     @property
     def paths(self) -> list[str]:
@@ -177,6 +201,8 @@ class Records(Displayed):
 
     def _first_plan(self, schema: Any) -> Plan | None:
         """The plan, where it needs no look at the records."""
+        if self._message is not None:
+            return self._plan_of_bytes()
         if schema is not None:
             return self._plan_for(Schema.of(schema), "the schema", closed=False)
         found = _sidecars(self._targets, self._limits)
@@ -187,11 +213,69 @@ class Records(Displayed):
             return Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
         return Plan(schema.select(self._columns), origin, False, self._limits, self._inputs.nbytes)
 
-    def _infer_plan(self, block: RecordBlock) -> Plan:
-        inference = Inference(self._limits)
-        inference.add(block)
-        origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
-        return self._plan_for(inference.schema(), origin, closed=True)
+    def _infer_plan(self, blocks: Iterable[RecordBlock], complete: Callable[[], bool]) -> Plan | None:
+        """The plan that some records show; None if there are none. complete: afterwards, whether these were all."""
+        found = infer_from(blocks, self._limits)
+        if found is None:
+            return self._plan_of_bytes()
+        if not found.records:
+            return None
+        self._checked = True
+        schema = found.schema(complete=complete(), ragged=self._ragged)
+        origin = f"the schema inferred from {found.records} records (infer_schema reads all)"
+        return self._plan_for(schema, origin, closed=True)
+
+    def _plan_of_bytes(self) -> Plan:
+        others = [name for name in self._columns or () if name != PAYLOAD]
+        if others:
+            raise UsageError(
+                f"{OF_BYTES}: they have no feature {others[0]!r}, and one column, {PAYLOAD!r}", path=self.paths[0]
+            )
+        self._checked = True
+        schema = Schema({PAYLOAD: "bytes"})
+        return Plan(schema, OF_BYTES, False, self._limits, self._inputs.nbytes, of_bytes=True)
+
+    def _learn(self, keep: bool = False) -> Plan | None:
+        """Look at some records for what they are; None if there are none. keep: reading goes on where that ends."""
+        if self._plan is None and not self._inputs.read_once:
+            self._plan = self._sampled_plan()
+        if self._plan is None:
+            self._plan = self._peeked_plan(keep or self._inputs.read_once)
+        return self._plan
+
+    def _sampled_plan(self) -> Plan | None:
+        with self._sample() as sample:
+            return self._infer_plan(sample, lambda: sample.complete)
+
+    @contextlib.contextmanager
+    def _sample(self) -> Iterator[Sample]:
+        """Records from all over the files. File objects stand where they stood before."""
+        self._inputs.take_turn()
+        self._inputs.rewind()
+        try:
+            yield Sample(self._targets, self._inputs.nbytes, self._compression, self._verify, self._limits)
+        finally:
+            self._inputs.rewind()
+
+    def _peeked_plan(self, keep: bool) -> Plan | None:
+        """The plan that the first block shows, where there is no sample."""
+        found = _catch(self._blocks(None, Memory()))
+        first = list(islice(found, 1))
+        if first and isinstance(first[0], RecordBlock) and len(first[0].data) < framing.BLOCK_BYTES:
+            first += islice(found, 1)  # the end, or another file: nothing is waited for
+        if keep:
+            self._peeked = chain(first, found)
+        if first and isinstance(first[0], Exception):
+            raise first[0]
+        blocks = [block for block in first[:1] if isinstance(block, RecordBlock)]
+        return self._infer_plan(blocks, lambda: len(first) == 1 and len(blocks[0].data) < framing.BLOCK_BYTES)
+
+    def _check_kind(self, blocks: Iterable[RecordBlock]) -> None:
+        """Refuse a file that is not one of Examples, if a schema said that it is."""
+        if not self._checked:
+            for block in islice(blocks, 1):
+                check_examples(block)
+            self._checked = True
 
     @property
     def known_schema(self) -> Schema | None:
@@ -200,23 +284,30 @@ class Records(Displayed):
 
     @property
     def schema(self) -> Schema:
-        """What each record holds; inferred from the first block of records if nothing else says it."""
-        if self._plan is None:
-            if self._inputs.read_once:
-                raise UsageError(
-                    "the schema of a stream is known when its first records were read",
-                    hints=[Hint("schema", purpose="to give it", of="open_records")],
-                )
-            for block in self._blocks(None):
-                self._plan = self._infer_plan(block)
-                break
-            else:
-                return Schema({})
-        return self._plan.schema
+        """What each record holds; inferred from a sample of the records if nothing else says it."""
+        plan = self._learn()
+        return Schema({}) if plan is None else plan.schema
+
+    @property
+    def holds_examples(self) -> bool:
+        """Whether the records are Examples or SequenceExamples; otherwise they are records of bytes."""
+        try:
+            plan = self._learn()
+        except (CorruptError, SchemaError):  # Examples that are malformed, or contradict each other
+            return True
+        return plan is None or not plan.of_bytes
 
     # ---- the pipeline --------------------------------------------------------
 
     def _blocks(self, every: int | None, memory: Memory | None = None) -> Iterator[RecordBlock]:
+        if self._peeked is not None:  # what can be read only once was begun
+            peeked, self._peeked = self._peeked, None
+            for item in peeked:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+                del item
+            return
         seen, turn = 0, self._inputs.take_turn()
         for stream, start in self._inputs.streams():
             cut = None if every is None else Cut(every, seen)
@@ -244,18 +335,18 @@ class Records(Displayed):
 
         held: what the caller keeps of `max_bytes`. Whoever takes columns lets go of them before the next ones.
         """
-        self.damages.clear()
-        self._damage_budget = Budget(self._limits)
+        if self._peeked is None:
+            self.damages.clear()
+            self._damage_budget = Budget(self._limits)
+        plan = self._learn(keep=True)
         found = _catch(self._blocks(every, Memory()))
         first = next(found, None)
-        if first is None:
+        if first is None or plan is None:
             return
         if isinstance(first, Exception):
             raise first
-        check_examples(first)
-        if self._plan is None:
-            self._plan = self._infer_plan(first)
-        plan, order, threads, limits = self._plan, ResultGate(), self._useful_threads(), self._limits
+        self._check_kind([first])
+        order, threads, limits = ResultGate(), self._useful_threads(), self._limits
         share = plan.within(replace(limits, max_bytes=min(limits.max_bytes, _MOST_SHARED) // max(threads, 1)))
 
         def begin(block: RecordBlock | Exception) -> Prepared | Exception:
@@ -293,7 +384,11 @@ class Records(Displayed):
 
     # ---- what users iterate over -----------------------------------------------
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Any]:
+        """A dict for each record; with `message`, the message."""
+        if self._message is not None:
+            yield from self._messages(self._message)
+            return
         for parts in self._decoded(None):
             some = max(_MOST_OBJECTS // max(len(parts), 1), 1)
             for start in range(0, parts.count, some):
@@ -335,8 +430,7 @@ class Records(Displayed):
 
     def _any_plan(self) -> Plan:
         """The plan; looks at the first records if it must."""
-        schema = self.schema
-        return self._plan or Plan(schema, limits=self._limits)
+        return self._learn() or Plan(Schema({}), limits=self._limits)
 
     def _columns_to_read(self) -> list[ColumnPlan]:
         return self._any_plan().columns
@@ -397,10 +491,41 @@ class Records(Displayed):
         """For each column: its feature, and whether it is a feature list."""
         return {column.name: (column.feature, column.in_lists) for column in self._columns_to_read()}
 
-    def payloads(self) -> Iterator[bytes]:
-        """The bytes of each record, whatever it holds."""
+    def payloads(self) -> Payloads:
+        """The bytes of each record, whatever it holds: one after the other, or by number."""
+        return Payloads(self)
+
+    def read_payloads(self) -> Generator[bytes, None, None]:
+        """One pass over what `payloads` gives."""
         for block in self._blocks(None):
             yield from map(bytes, payloads(block))
+            del block
+
+    def payloads_of(self, numbers: Array) -> list[bytes]:
+        """The bytes of these records, which must be there."""
+        return self._payloads_of(numbers, lambda payload, *_: bytes(payload))
+
+    def _payloads_of(self, numbers: Array, parse: Callable[[memoryview, str, int, int], Any]) -> list[Any]:
+        """What is made of the bytes of these records; of their file, place and number there, too."""
+
+        def read() -> list[Any]:
+            found: list[Any] = [None] * len(numbers)
+            for owner, mine, inside in self._owners(numbers):
+                index = self._index()[owner]
+                block = index.read(inside)
+                at = index.records[inside, 0].tolist()
+                for place, payload, *where in zip(mine.tolist(), payloads(block), at, inside.tolist(), strict=True):
+                    found[place] = parse(payload, block.path, *where)
+            return found
+
+        made: list[Any] = self._tried(read)
+        return made
+
+    def _messages(self, message: MessageType) -> Iterator[Any]:
+        for block in self._blocks(None):
+            for index, payload in enumerate(payloads(block)):
+                at = block.base + int(block.records[index, 0])
+                yield message.parse(payload, block.path, at, block.first + index)
             del block
 
     def to_arrow(self, size: int = 65536) -> Any:
@@ -434,11 +559,18 @@ class Records(Displayed):
         return sum(len(index) for index in self._index())
 
     def __getitem__(self, which: Any) -> Any:
-        """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch."""
+        """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch. With `message`, the
+        message, or a list of them."""
+        if self._message is not None:
+            parse = self._message.parse
+            return picked(which, len(self), lambda numbers: self._payloads_of(numbers, parse))
         return self._tried(lambda: self._get(which))
 
-    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Several records, each as a dict, decoded at once: what torch's DataLoader asks for."""
+        if self._message is not None:
+            messages: list[Any] = self[list(numbers)]
+            return messages
         total = len(self)
         for number in numbers:
             if not -total <= number < total:
@@ -470,21 +602,29 @@ class Records(Displayed):
 
     def _picked(self, numbers: Array) -> Columns:
         """The columns of these records, in this order."""
-        starts = np.cumsum([0, *map(len, self._index())])
-        owners = np.searchsorted(starts, numbers, side="right") - 1
         found, places = [], []
-        for owner in np.unique(owners).tolist():
-            mine = np.flatnonzero(owners == owner)
-            found.append(self._columns_of(owner, numbers[mine] - starts[owner]))
+        for owner, mine, inside in self._owners(numbers):
+            found.append(self._columns_of(owner, inside))
             places.append(mine)
         if not found:
             return decode(_no_records(), self._any_plan())
         parts = joined(found)
         return parts if len(found) == 1 else parts.take(np.argsort(np.concatenate(places), kind="stable"))
 
+    def _owners(self, numbers: Array) -> Iterator[tuple[int, Array, Array]]:
+        """For each file that has some of these records: its number, their places among them, their numbers in it."""
+        starts = np.cumsum([0, *map(len, self._index())])
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            mine = np.flatnonzero(owners == owner)
+            yield owner, mine, numbers[mine] - starts[owner]
+
     def _columns_of(self, owner: int, numbers: Array) -> Columns:
         """The columns of records of one file."""
         plan, index = self._any_plan(), self._index()[owner]
+        if not self._checked:
+            with self._sample() as sample:
+                self._check_kind(sample)
         try:
             return decode(index.read(numbers), plan)
         except TensorbytesError as error:
