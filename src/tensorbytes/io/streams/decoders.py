@@ -29,7 +29,8 @@ from tensorbytes.typing import Buffer, bytes_view
 _FIRST_INPUT = 1 << 13
 _MOST_INPUT = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-# An empty block of stored bytes, without its first bits: what a sync flush leaves at the end. And a block that holds this.
+# An empty block of stored bytes, without its first bits: what a sync flush leaves at the end. Then a block of
+# some bytes.
 _SYNC_MARK = b"\0\0\xff\xff"
 _PROBE = b"tb?"
 _PROBE_BLOCK = b"\0\x03\0\xfc\xff" + _PROBE

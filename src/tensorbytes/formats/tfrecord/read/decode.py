@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,10 +25,11 @@ from tensorbytes.errors import (
 from tensorbytes.formats.tfrecord import example
 from tensorbytes.formats.tfrecord.files.framing import BLOCK_BYTES, RecordBlock
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
-from tensorbytes.formats.tfrecord.read import stored
+from tensorbytes.formats.tfrecord.read import stored, views
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns
 from tensorbytes.formats.tfrecord.schema import Feature, Schema
 from tensorbytes.formats.tfrecord.schema.defaults import STRINGS
+from tensorbytes.formats.tfrecord.schema.specs import Viewed
 from tensorbytes.tensor import Array
 from tensorbytes.typing import bytes_view
 
@@ -71,14 +72,21 @@ class Plan:
         closed: bool = False,
         limits: Limits = LIMITS,
         input_bytes: int | None = None,
+        views: Mapping[str, Viewed] | None = None,
     ) -> None:
-        self.schema, self.origin, self.closed = schema, origin, closed
+        self.schema, self.origin, self.closed, self.views = schema, origin, closed, views
         self.limits, self._input_bytes, self._held = limits, input_bytes, 0
         Budget(limits).objects(len(schema.columns), origin, 0, COLUMN_BYTES)
         self.columns = [
             ColumnPlan(name, key, in_lists, replace(feature, optional=False) if in_lists else feature, feature.optional)
             for name, (in_lists, key, feature) in schema.columns.items()
         ]
+        # The columns that come out: those that are read, unless the schema has views of them.
+        self.outputs: Mapping[str, Viewed] = (
+            views
+            if views is not None
+            else {column.name: Viewed(column.key, column.feature, None, column.in_lists) for column in self.columns}
+        )
         for column in self.columns:
             _check_column(column)
         self.default_bytes = sum(stored.default_bytes(column.feature) for column in self.columns)
@@ -252,7 +260,25 @@ def _decode(groups: list[Located], plan: Plan, budget: Budget) -> Columns:
         for index, column in enumerate(group.columns):
             reader = _Lists(block, column, plan.origin, budget)
             parts[column.name] = plain.get(index) or reader.read(found.kinds[index], found.spans[index])
-    return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
+    if plan.views is None:
+        return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
+    found_parts = {(column.in_lists, column.key): parts[column.name] for column in plan.columns}
+
+    def complain(index: int, steps: Array | None, name: str, got: str) -> SchemaError:
+        record, where = _place(index, steps)
+        number = block.first + record
+        what = f"record {number}: feature {name!r}{where} {got}"
+        return SchemaError(what, path=block.path, record=number, tensor=name)
+
+    return Columns(views.arranged(plan.views, found_parts, complain, budget), len(block.records))
+
+
+def _place(index: int, steps: Array | None) -> tuple[int, str]:
+    """(the record of an index, words about the step in it); with `steps`, `index` is that of a step."""
+    if steps is None:
+        return index, ""
+    record = int(np.searchsorted(steps, index, side="right")) - 1
+    return record, f", step {index - int(steps[record])}"
 
 
 def _plain_columns(block: RecordBlock, group: _Group, found: Located, budget: Budget) -> dict[int, ColumnPart]:
@@ -461,10 +487,7 @@ class _Lists:
 
     def _error(self, index: int, steps: Array | None, got: str) -> SchemaError:
         """What is wrong with a record's feature; with `steps`, `index` is that of a step."""
-        where = ""
-        if steps is not None:
-            record = int(np.searchsorted(steps, index, side="right")) - 1
-            where, index = f", step {index - int(steps[record])}", record
+        index, where = _place(index, steps)
         return SchemaError(
             f"record {self.block.first + index}: feature {self.column.name!r}{where} {got}; "
             f"{self.origin} says {self.feature.describe()}",

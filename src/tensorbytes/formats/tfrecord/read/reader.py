@@ -22,6 +22,7 @@ from tensorbytes.errors import (
     DamageWarning,
     Hint,
     Limits,
+    LossError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
@@ -34,9 +35,8 @@ from tensorbytes.formats.tfrecord.files.inputs import Inputs
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
-from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined, to_rows, to_value
+from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined
 from tensorbytes.formats.tfrecord.read.decode import (
-    ColumnPlan,
     Plan,
     Prepared,
     decode,
@@ -46,13 +46,15 @@ from tensorbytes.formats.tfrecord.read.decode import (
     prepare,
 )
 from tensorbytes.formats.tfrecord.read.infer import Inference, check_examples
-from tensorbytes.formats.tfrecord.schema import Feature, Schema, load_beside, sidecar_path
+from tensorbytes.formats.tfrecord.read.views import to_column, to_items
+from tensorbytes.formats.tfrecord.schema import Feature, Outline, Schema, load_beside, sidecar_path
+from tensorbytes.formats.tfrecord.schema.specs import Indexed, Padded, Partitioned, Viewed
 from tensorbytes.io import storage
 from tensorbytes.io.paths import base_path, byte_range, expand
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.workers import ResultGate, count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
-from tensorbytes.tensor import Array
+from tensorbytes.tensor import Array, Ragged, Sparse, Tensor, Value
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
@@ -141,7 +143,7 @@ class Records(Displayed):
         dropped = ("_inputs", "_plan", "_indexes", "_damage_budget")
         kept = {name: field for name, field in vars(self).items() if name not in dropped}
         plan = self._plan
-        return kept | {"plan": None if plan is None else (plan.schema, plan.origin, plan.closed)}
+        return kept | {"plan": None if plan is None else (plan.schema, plan.origin, plan.closed, plan.views)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = state["plan"]
@@ -150,8 +152,8 @@ class Records(Displayed):
         self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
         self._plan = None
         if known is not None:
-            schema, origin, closed = known
-            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
+            schema, origin, closed, views = known
+            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes, views)
         self._indexes, self._damage_budget = None, Budget(self._limits)
 
     @property
@@ -178,20 +180,20 @@ class Records(Displayed):
     def _first_plan(self, schema: Any) -> Plan | None:
         """The plan, where it needs no look at the records."""
         if schema is not None:
-            return self._plan_for(Schema.of(schema), "the schema", closed=False)
+            return self._plan_for(Outline.of(schema), "the schema", closed=False)
         found = _sidecars(self._targets, self._limits)
-        return None if found is None else self._plan_for(found, "the schema file beside it", closed=True)
+        return None if found is None else self._plan_for(Outline(found), "the schema file beside it", closed=True)
 
-    def _plan_for(self, schema: Schema, origin: str, closed: bool) -> Plan:
-        if self._columns is None:
-            return Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
-        return Plan(schema.select(self._columns), origin, False, self._limits, self._inputs.nbytes)
+    def _plan_for(self, outline: Outline, origin: str, closed: bool) -> Plan:
+        if self._columns is not None:
+            outline, closed = outline.select(self._columns), False
+        return Plan(outline.schema, origin, closed, self._limits, self._inputs.nbytes, outline.views)
 
     def _infer_plan(self, block: RecordBlock) -> Plan:
         inference = Inference(self._limits)
         inference.add(block)
         origin = f"the schema inferred from the first {inference.records} records (infer_schema reads all)"
-        return self._plan_for(inference.schema(), origin, closed=True)
+        return self._plan_for(Outline(inference.schema()), origin, closed=True)
 
     @property
     def known_schema(self) -> Schema | None:
@@ -301,23 +303,28 @@ class Records(Displayed):
             del parts
 
     def _rows(self, parts: Columns) -> Iterator[dict[str, Any]]:
-        features = self._features()
+        outputs = self._any_plan().outputs
         for name, part in parts.items():
             if len(part.splits) > 1:  # each step of a feature list is an object
                 steps = len(part.splits[-1]) - 1
                 self._batch_budget().objects(steps, f"the steps of {name!r}", 0, _STEP_BYTES)
-        lists = [self._converted(to_rows(part, features[name])) for name, part in parts.items()]
+        budget = self._batch_budget()
+        lists = [self._converted(to_items(part, outputs[name], budget)) for name, part in parts.items()]
         if not lists:
             yield from ({} for _ in range(parts.count))
             return
         rows = map(dict, map(zip, repeat(list(parts)), zip(*lists, strict=True)))
-        lacking = {name: part.present for name, part in parts.items() if part.present is not None}
-        if not lacking or all(features[name].default is not None for name in lacking):
+        lacking = {
+            name: part.present
+            for name, part in parts.items()
+            if part.present is not None and outputs[name].feature.default is None and outputs[name].view is None
+        }
+        if not lacking:
             yield from rows
             return
         for index, row in enumerate(rows):
             for name, present in lacking.items():
-                if not present[index] and features[name].default is None:
+                if not present[index]:
                     del row[name]
             yield row
 
@@ -329,6 +336,8 @@ class Records(Displayed):
     def _convert(self, item: Any) -> Any:
         if isinstance(item, list):  # the steps of a feature list
             return [self._convert(step) for step in item]
+        if isinstance(item, Ragged | Sparse):
+            return _in_framework(item, self._to, self._device)
         if not isinstance(item, np.ndarray | np.generic) or item.dtype == object:
             return item
         return frameworks.from_value(frameworks.to_value(item), self._to, self._device)
@@ -337,12 +346,6 @@ class Records(Displayed):
         """The plan; looks at the first records if it must."""
         schema = self.schema
         return self._plan or Plan(schema, limits=self._limits)
-
-    def _columns_to_read(self) -> list[ColumnPlan]:
-        return self._any_plan().columns
-
-    def _features(self) -> dict[str, Feature]:
-        return {column.name: column.feature for column in self._columns_to_read()}
 
     def batches(self, size: int, *, drop_last: bool = False, to: str | None = None) -> Batches:
         """Columns of `size` records at a time; the last batch has what is left, unless `drop_last`.
@@ -388,14 +391,31 @@ class Records(Displayed):
         return Budget(self._limits, _UNKNOWN_BYTES if size is None else max(size, framing.BLOCK_BYTES))
 
     def _batch(self, parts: Columns, to: str) -> Batch:
-        features = self._features()
-        columns = {name: _hand_out(part, features[name], to, self._device) for name, part in parts.items()}
+        outputs, budget = self._any_plan().outputs, self._batch_budget()
+        columns = {name: _hand_out(part, outputs[name], to, self._device, budget) for name, part in parts.items()}
         present = {name: part.present for name, part in parts.items() if part.present is not None}
-        return Batch(columns, present, self._arrow_columns(), parts.count)
+        features = {
+            name: (column.feature, column.depth)
+            for name, column in outputs.items()
+            if column.view is None or isinstance(column.view, Partitioned)  # the others are other values than features
+        }
+        padded = [name for name, column in outputs.items() if isinstance(column.view, Padded)]
+        lengths = {name: np.diff(parts[name].splits[0]) for name in padded}
+        return Batch(columns, present, features, parts.count, lengths)
 
-    def _arrow_columns(self) -> dict[str, tuple[Feature, bool]]:
-        """For each column: its feature, and whether it is a feature list."""
-        return {column.name: (column.feature, column.in_lists) for column in self._columns_to_read()}
+    def _arrow_columns(self) -> dict[str, tuple[Feature, int]]:
+        """For each column: its feature, and how many lists there are around it."""
+        made = {}
+        for name, column in self._any_plan().outputs.items():
+            if isinstance(column.view, Indexed):
+                raise LossError(
+                    f"column {name!r} is sparse, which to_arrow() has no type for",
+                    feature="sparse",
+                    tensor=name,
+                    hints=[Hint("columns", purpose="to leave it out", of="open_records")],
+                )
+            made[name] = column.feature, column.depth
+        return made
 
     def payloads(self) -> Iterator[bytes]:
         """The bytes of each record, whatever it holds."""
@@ -528,14 +548,21 @@ def _catch(items: Iterator[RecordBlock]) -> Iterator[RecordBlock | Exception]:
         yield error
 
 
-def _hand_out(part: ColumnPart, feature: Feature, to: str, device: str | None) -> Any:
-    """A column in a framework's terms; what the framework has no type for stays neutral."""
-    if to == "numpy":
-        return part.values if part.strings is None and not part.splits else to_value(part, feature)
-    value = to_value(part, feature)
+def _hand_out(part: ColumnPart, column: Viewed, to: str, device: str | None, budget: Budget) -> Any:
+    """A column in a framework's terms."""
+    if to == "numpy" and part.strings is None and not part.splits:
+        return part.values
+    value = to_column(part, column, budget)
+    if to == "numpy" and not isinstance(value, Tensor):
+        return value
+    return _in_framework(value, to, device)
+
+
+def _in_framework(value: Value, to: str, device: str | None) -> Any:
+    """A value in a framework's terms; what the framework has no type for stays neutral."""
     try:
         return frameworks.from_value(value, to, device)
     except UnsupportedError:
-        if part.strings is None and not part.splits:
+        if isinstance(value, Tensor):
             raise
         return value
