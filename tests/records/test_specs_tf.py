@@ -434,7 +434,8 @@ def test_columns_of_a_spec_are_chosen_by_their_names(tmp_path):
     }
     path = written(tmp_path / "x.tfrecord", [example(v=[1, 2], p=[2], b=[b"x"], c=[1])])
     (batch,) = tb.open_records(path, schema=spec, columns=["a"]).batches(5)
-    assert list(batch) == ["a"] and batch["a"].to_list() == [[[1, 2]]]
+    assert list(batch) == ["a"]
+    assert batch["a"].to_list() == [[[1, 2]]]
     assert list(tb.open_records(path, schema=spec, columns=["c", "a"]).schema) == ["c", "p", "v"]
     with pytest.raises(UsageError, match="the spec has no feature 'v'"):
         tb.open_records(path, schema=spec, columns=["v"])
@@ -448,7 +449,8 @@ def test_records_and_batches_of_a_spec_can_be_pickled(tmp_path):
     for other in (pickle.loads(pickle.dumps(records)), copy.deepcopy(records)):
         assert next(other.batches(5)) == batch
     back = pickle.loads(pickle.dumps(batch, protocol=5))
-    assert back == batch and back.lengths["y"].tolist() == [1, 2]
+    assert back == batch
+    assert back.lengths["y"].tolist() == [1, 2]
 
 
 def test_blocks_and_files_are_joined(tmp_path):
@@ -515,8 +517,10 @@ def test_a_spec_says_what_records_hold(tmp_path):
     with tb.RecordWriter(path, schema=spec) as writer:
         writer.write({"i": [1, 3], "v": [b"a", b"b"], "z": "é"})
     (batch,) = tb.open_records(path, schema=spec).batches(5)
-    assert batch["z"].tolist() == ["é"] and batch["x"].tolist() == [[1, 2]]
-    assert batch["y"].parts[0].tolist() == [[0, 1], [0, 3]] and batch["y"].shape == (1, 5)
+    assert batch["z"].tolist() == ["é"]
+    assert batch["x"].tolist() == [[1, 2]]
+    assert batch["y"].parts[0].tolist() == [[0, 1], [0, 3]]
+    assert batch["y"].shape == (1, 5)
     assert tb.open(path, schema=spec).keys() == ["i", "v", "x", "z"]
 
 

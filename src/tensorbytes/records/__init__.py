@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tensorbytes.formats.tfrecord.read.batch import Batch
     from tensorbytes.formats.tfrecord.read.batches import Batches
     from tensorbytes.formats.tfrecord.read.infer import infer as infer_schema
+    from tensorbytes.formats.tfrecord.read.parse import parse_examples
     from tensorbytes.formats.tfrecord.read.reader import Records, open_records
     from tensorbytes.formats.tfrecord.schema import Feature, Schema
     from tensorbytes.formats.tfrecord.write.writer import RecordWriter
@@ -37,6 +38,7 @@ __all__ = [
     "build_index",
     "infer_schema",
     "open_records",
+    "parse_examples",
     "plan",
     "read_events",
     "read_scalars",
@@ -57,6 +59,7 @@ _PLACES = {
     "build_index": ".formats.tfrecord.files.index",
     "infer_schema": ".formats.tfrecord.read.infer:infer",
     "open_records": ".formats.tfrecord.read.reader",
+    "parse_examples": ".formats.tfrecord.read.parse",
     "plan": ".formats.tfrecord.files.splits",
     "read_events": "events",
     "read_scalars": "events",

@@ -24,7 +24,6 @@ from tensorbytes.errors import (
     Limits,
     LossError,
     TensorbytesError,
-    UnsupportedError,
     UsageError,
 )
 from tensorbytes.formats.tfrecord.files import framing, salvage
@@ -35,7 +34,7 @@ from tensorbytes.formats.tfrecord.files.inputs import Inputs
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
-from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined
+from tensorbytes.formats.tfrecord.read.columns import Columns, joined
 from tensorbytes.formats.tfrecord.read.decode import (
     Plan,
     Prepared,
@@ -45,16 +44,17 @@ from tensorbytes.formats.tfrecord.read.decode import (
     portions,
     prepare,
 )
+from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch
 from tensorbytes.formats.tfrecord.read.infer import Inference, check_examples
-from tensorbytes.formats.tfrecord.read.views import to_column, to_items
+from tensorbytes.formats.tfrecord.read.views import to_items
 from tensorbytes.formats.tfrecord.schema import Feature, Outline, Schema, load_beside, sidecar_path
-from tensorbytes.formats.tfrecord.schema.specs import Indexed, Padded, Partitioned, Viewed
+from tensorbytes.formats.tfrecord.schema.specs import Indexed
 from tensorbytes.io import storage
 from tensorbytes.io.paths import base_path, byte_range, expand
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.workers import ResultGate, count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
-from tensorbytes.tensor import Array, Ragged, Sparse, Tensor, Value
+from tensorbytes.tensor import Array, Ragged, Sparse
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
@@ -337,7 +337,7 @@ class Records(Displayed):
         if isinstance(item, list):  # the steps of a feature list
             return [self._convert(step) for step in item]
         if isinstance(item, Ragged | Sparse):
-            return _in_framework(item, self._to, self._device)
+            return in_framework(item, self._to, self._device)
         if not isinstance(item, np.ndarray | np.generic) or item.dtype == object:
             return item
         return frameworks.from_value(frameworks.to_value(item), self._to, self._device)
@@ -391,17 +391,7 @@ class Records(Displayed):
         return Budget(self._limits, _UNKNOWN_BYTES if size is None else max(size, framing.BLOCK_BYTES))
 
     def _batch(self, parts: Columns, to: str) -> Batch:
-        outputs, budget = self._any_plan().outputs, self._batch_budget()
-        columns = {name: _hand_out(part, outputs[name], to, self._device, budget) for name, part in parts.items()}
-        present = {name: part.present for name, part in parts.items() if part.present is not None}
-        features = {
-            name: (column.feature, column.depth)
-            for name, column in outputs.items()
-            if column.view is None or isinstance(column.view, Partitioned)  # the others are other values than features
-        }
-        padded = [name for name, column in outputs.items() if isinstance(column.view, Padded)]
-        lengths = {name: np.diff(parts[name].splits[0]) for name in padded}
-        return Batch(columns, present, features, parts.count, lengths)
+        return make_batch(parts, self._any_plan().outputs, to, self._device, self._batch_budget())
 
     def _arrow_columns(self) -> dict[str, tuple[Feature, int]]:
         """For each column: its feature, and how many lists there are around it."""
@@ -546,23 +536,3 @@ def _catch(items: Iterator[RecordBlock]) -> Iterator[RecordBlock | Exception]:
         yield from items
     except Exception as error:
         yield error
-
-
-def _hand_out(part: ColumnPart, column: Viewed, to: str, device: str | None, budget: Budget) -> Any:
-    """A column in a framework's terms."""
-    if to == "numpy" and part.strings is None and not part.splits:
-        return part.values
-    value = to_column(part, column, budget)
-    if to == "numpy" and not isinstance(value, Tensor):
-        return value
-    return _in_framework(value, to, device)
-
-
-def _in_framework(value: Value, to: str, device: str | None) -> Any:
-    """A value in a framework's terms; what the framework has no type for stays neutral."""
-    try:
-        return frameworks.from_value(value, to, device)
-    except UnsupportedError:
-        if isinstance(value, Tensor):
-            raise
-        return value
