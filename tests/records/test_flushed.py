@@ -1,4 +1,4 @@
-"""Compressed files that were flushed and not finished: TensorFlow reads them, and so do we; what was cut is still damage."""
+"""Compressed files that were flushed and not finished are read, as TensorFlow does; what was cut is still damage."""
 
 import random
 import zlib

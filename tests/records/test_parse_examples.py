@@ -113,9 +113,7 @@ def test_errors_name_the_record(tmp_path):
     assert caught.value.record == 69_999
     with pytest.raises(CorruptError, match="record 3 is not a sound Example"):
         parse_examples([*items[:3], items[3][:-1]], schema={"x": "int64"})
-    for wrong, got in ((None, "None"), ("text", "str"), (3, "int"), (np.array([1, 2]), "ndarray")):
-        if got == "ndarray":
-            continue
+    for wrong, got in ((None, "None"), ("text", "str"), (3, "int")):
         with pytest.raises(UsageError, match=f"record 2 is not bytes.*got {got}") as caught:
             parse_examples([items[0], items[0], wrong])
         assert caught.value.record == 2
@@ -137,11 +135,10 @@ def test_what_is_not_a_list_of_records_is_refused(tmp_path):
         parse_examples([b"\x12\x03abc"])
 
 
-def test_columns_take_no_more_than_the_limit(tmp_path):
-    items, _ = records_of(tmp_path, [{"x": np.zeros(100_000, np.int64)}] * 3)
+def test_columns_take_no_more_than_the_limit():
+    schema = {"y": tb.records.Feature("float32", [1000, 100], default=0.0)}
     with pytest.raises(LimitError):
-        parse_examples(items * 200, schema={"y": tb.records.Feature("float32", [1000, 100], default=0.0)},
-                       limits=Limits(max_bytes=10 << 20))  # fmt: skip
+        parse_examples([b""] * 600, schema=schema, limits=Limits(max_bytes=10 << 20))
 
 
 def test_pyarrow_is_not_needed():

@@ -173,9 +173,7 @@ def _no_bytes(number: int, item: Any) -> memoryview:
 
 def _arrow_column(data: Any) -> Any:
     """An Arrow column, of whatever library, where pyarrow is there; None for all else."""
-    if isinstance(data, Strings) or not any(
-        hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")
-    ):
+    if isinstance(data, Strings) or not (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
         return None
     try:
         import pyarrow as pa
