@@ -12,6 +12,7 @@ from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes.damage import Damage
+    from tensorbytes.formats.tfrecord.files.follow import Follow
     from tensorbytes.formats.tfrecord.files.index import build_index
     from tensorbytes.formats.tfrecord.files.splits import plan
     from tensorbytes.formats.tfrecord.read.batch import Batch
@@ -30,6 +31,7 @@ __all__ = [
     "Damage",
     "Event",
     "Feature",
+    "Follow",
     "RecordWriter",
     "Records",
     "Scalars",
@@ -51,6 +53,7 @@ _PLACES = {
     "Damage": ".damage",
     "Event": "events",
     "Feature": ".formats.tfrecord.schema",
+    "Follow": ".formats.tfrecord.files.follow",
     "RecordWriter": ".formats.tfrecord.write.writer",
     "Records": ".formats.tfrecord.read.reader",
     "Scalars": "events",

@@ -64,7 +64,7 @@ def _split(path: str, size: int, count: int) -> list[Split]:
             wanted = size * number // count
             found = None if index is None else _indexed(file, index, wanted, borders[-1])
             if found is None:
-                index, found = None, _next_record(file, wanted, borders[-1])
+                index, found = None, next_record(file, wanted, borders[-1])
             if 0 < found < borders[-1]:
                 borders.append(found)
     borders.append(0)
@@ -84,7 +84,7 @@ def _indexed(file: Any, index: Index, at: int, border: int) -> int | None:
     return None
 
 
-def _next_record(file: Any, at: int, border: int) -> int:
+def next_record(file: Any, at: int, border: int) -> int:
     """Where the first record from `at` on starts; `border`, where one does, if there is none before."""
     while at < border:
         data = reader(file)(at, min(_LOOK_BYTES, border - at))

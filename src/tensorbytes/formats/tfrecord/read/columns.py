@@ -75,11 +75,18 @@ class ColumnPart:
 
 
 class Columns(dict[str, ColumnPart]):
-    """The columns of some records, by name. There may be none: the number of records is kept apart."""
+    """The columns of some records, by name. There may be none: the number of records is kept apart.
 
-    def __init__(self, parts: Mapping[str, ColumnPart], count: int) -> None:
+    `ends` is where each record ends in its file, where they come in that order.
+    """
+
+    def __init__(self, parts: Mapping[str, ColumnPart], count: int, ends: Array | None = None) -> None:
         super().__init__(parts)
-        self.count = count
+        self.count, self.ends = count, ends
+
+    def ends_list(self) -> list[int | None]:
+        """The `ends` of all records; None for each where they are not known."""
+        return [None] * self.count if self.ends is None else self.ends.tolist()
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +95,8 @@ class Columns(dict[str, ColumnPart]):
 
     def rows(self, start: int, stop: int) -> Columns:
         """The columns of records [start, stop), as views."""
-        return Columns({name: part.rows(start, stop) for name, part in self.items()}, stop - start)
+        ends = None if self.ends is None else self.ends[start:stop]
+        return Columns({name: part.rows(start, stop) for name, part in self.items()}, stop - start, ends)
 
     def take(self, order: Array) -> Columns:
         """The columns of these records, in this order."""
@@ -98,7 +106,9 @@ class Columns(dict[str, ColumnPart]):
 def joined(pieces: Sequence[Columns]) -> Columns:
     """The same columns of several lots of records, one lot after the other."""
     count = sum(piece.count for piece in pieces)
-    return Columns({name: join([piece[name] for piece in pieces]) for name in pieces[0]}, count)
+    ends = [piece.ends for piece in pieces if piece.ends is not None]
+    whole = np.concatenate(ends) if ends and len(ends) == len(pieces) else None
+    return Columns({name: join([piece[name] for piece in pieces]) for name in pieces[0]}, count, whole)
 
 
 def join(parts: Sequence[ColumnPart]) -> ColumnPart:

@@ -31,6 +31,7 @@ from tensorbytes.formats.tfrecord.schema import Feature, Schema
 from tensorbytes.formats.tfrecord.schema.defaults import STRINGS
 from tensorbytes.formats.tfrecord.schema.specs import Viewed
 from tensorbytes.tensor import Array
+from tensorbytes.tfrecord import FOOTER_BYTES
 from tensorbytes.typing import bytes_view
 
 _ODD, _UNKNOWN = 1, 2
@@ -217,11 +218,19 @@ def decode(block: RecordBlock, plan: Plan, found: list[Located] | None = None) -
     """The columns of a block's records."""
     budget = plan.budget(block)
     try:
-        return _decode(found or _locate_groups(block, plan, budget), plan, budget)
+        columns = _decode(found or _locate_groups(block, plan, budget), plan, budget)
     except Unusual:
         budget = plan.budget(block)
         usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
-        return _decode(_locate_groups(usual, plan, budget), plan, budget)
+        columns = _decode(_locate_groups(usual, plan, budget), plan, budget)
+    columns.ends = block.base + record_ends(block)
+    return columns
+
+
+def record_ends(block: RecordBlock) -> Array:
+    """Where each record of a block ends in it, its checksum included."""
+    ends: Array = block.records.sum(axis=1) + FOOTER_BYTES
+    return ends
 
 
 def decode_sound(prepared: Prepared, plan: Plan) -> tuple[Columns, TensorbytesError | None]:

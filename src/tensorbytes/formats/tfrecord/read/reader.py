@@ -28,6 +28,7 @@ from tensorbytes.errors import (
 )
 from tensorbytes.formats.tfrecord.files import framing, salvage
 from tensorbytes.formats.tfrecord.files.bytestreams import ByteStream
+from tensorbytes.formats.tfrecord.files.follow import Follow, check_start, follow_blocks
 from tensorbytes.formats.tfrecord.files.framing import Cut, RecordBlock
 from tensorbytes.formats.tfrecord.files.index import Disproved, Index, indexes
 from tensorbytes.formats.tfrecord.files.inputs import Inputs
@@ -43,6 +44,7 @@ from tensorbytes.formats.tfrecord.read.decode import (
     payloads,
     portions,
     prepare,
+    record_ends,
 )
 from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch
 from tensorbytes.formats.tfrecord.read.infer import Inference, check_examples
@@ -50,7 +52,7 @@ from tensorbytes.formats.tfrecord.read.views import to_items
 from tensorbytes.formats.tfrecord.schema import Feature, Outline, Schema, load_beside, sidecar_path
 from tensorbytes.formats.tfrecord.schema.specs import Indexed
 from tensorbytes.io import storage
-from tensorbytes.io.paths import base_path, byte_range, expand
+from tensorbytes.io.paths import Split, base_path, byte_range, expand
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.workers import ResultGate, count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
@@ -80,6 +82,8 @@ def open_records(
     verify: bool = True,
     threads: int | None = None,
     limits: Limits = LIMITS,
+    offset: int = 0,
+    follow: bool | Follow = False,
 ) -> Records:
     """TFRecord files of Examples or SequenceExamples, without TensorFlow.
 
@@ -92,8 +96,13 @@ def open_records(
     the first block of records; a record that does not fit it raises SchemaError. `columns`
     chooses features: the others are not decoded. Damage raises CorruptError; with
     on_corrupt="skip" it is read around, warned of, and listed in `.damages`.
+
+    One uncompressed file can be read from a byte on, where a record starts: `offset`, such as what `.tell()` gave
+    before. With `follow` it is read as it grows: True, or a `records.Follow` that says when to stop.
     """
-    return Records(paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits)
+    made = Records(paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits)
+    made.start_at(offset, Follow.of(follow))
+    return made
 
 
 class Records(Displayed):
@@ -131,6 +140,32 @@ class Records(Displayed):
         self._indexes: list[Index] | None = None
         self.damages: list[Damage] = []
         self._damage_budget = Budget(limits)
+        self._follow: Follow | None = None
+        self._position: int | None = None  # after the last record that was handed out
+
+    def start_at(self, offset: int, follow: Follow | None) -> None:
+        """Read the only file from a byte on, and as it grows."""
+        if not offset and follow is None:
+            return
+        what = "offset" if follow is None else "follow"
+        if len(self._targets) != 1 or not storage.is_path(self._targets[0]):
+            raise UsageError(f"{what} is for one file, by its path")
+        (path,) = self._targets
+        if follow is not None and not (storage.is_local(path) and os.path.isfile(path)):
+            raise UsageError("only a local file is followed", path=storage.describe(path))
+        if follow is not None and self._skip:
+            raise UsageError("on_corrupt='skip' needs the whole file, which one that is followed is not yet")
+        check_start(path, self._compression, offset)
+        self._follow = follow
+        if offset:
+            self._targets = [Split(os.fspath(path), int(offset))]
+            self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
+
+    def tell(self) -> int:
+        """The byte after the last record that an iteration over rows or batches has given: `offset` to go on from."""
+        if len(self._targets) != 1 or self._inputs.compressed:
+            raise UsageError("tell() is for one uncompressed file")
+        return byte_range(self._targets[0])[1] if self._position is None else self._position
 
     def __getstate__(self) -> dict[str, Any]:
         """What is read and how, and the schema if it is known; not the index."""
@@ -220,6 +255,10 @@ class Records(Displayed):
 
     def _blocks(self, every: int | None, memory: Memory | None = None) -> Iterator[RecordBlock]:
         seen, turn = 0, self._inputs.take_turn()
+        if self._follow is not None:
+            path, start, _ = byte_range(self._targets[0])
+            yield from follow_blocks(os.fspath(path), start, self._follow, memory=memory, verify=self._verify)
+            return
         for stream, start in self._inputs.streams():
             cut = None if every is None else Cut(every, seen)
             found = (
@@ -289,7 +328,7 @@ class Records(Displayed):
                 order.advance()
 
     def _useful_threads(self) -> int:
-        if not self._inputs.are_files:
+        if not self._inputs.are_files or self._follow is not None:
             return 1  # a pipe that brings nothing more would hold a thread that reads ahead, and its end
         return self._threads - 1 if self._inputs.compressed else self._threads  # there is one that inflates
 
@@ -299,7 +338,10 @@ class Records(Displayed):
         for parts in self._decoded(None):
             some = max(_MOST_OBJECTS // max(len(parts), 1), 1)
             for start in range(0, parts.count, some):
-                yield from self._rows(parts.rows(start, min(start + some, parts.count)))
+                few = parts.rows(start, min(start + some, parts.count))
+                for row, end in zip(self._rows(few), few.ends_list(), strict=True):
+                    self._position = end
+                    yield row
             del parts
 
     def _rows(self, parts: Columns) -> Iterator[dict[str, Any]]:
@@ -356,7 +398,11 @@ class Records(Displayed):
 
     def read_batches(self, size: int, drop_last: bool, to: str | None) -> Generator[Batch, None, None]:
         """One pass over what `batches` gives."""
-        return (self._batch(parts, to or self._to) for parts in self._batched(size, drop_last))
+        for parts in self._batched(size, drop_last):
+            batch = self._batch(parts, to or self._to)
+            self._position = parts.ends_list()[-1]
+            del parts
+            yield batch
 
     def read_range(self, start: int, stop: int, to: str | None) -> Batch:
         """The columns of the records [start, stop), which must be there."""
@@ -410,7 +456,10 @@ class Records(Displayed):
     def payloads(self) -> Iterator[bytes]:
         """The bytes of each record, whatever it holds."""
         for block in self._blocks(None):
-            yield from map(bytes, payloads(block))
+            ends = (block.base + record_ends(block)).tolist()
+            for payload, end in zip(payloads(block), ends, strict=True):
+                self._position = end
+                yield bytes(payload)
             del block
 
     def to_arrow(self, size: int = 65536) -> Any:
