@@ -89,12 +89,15 @@ def _verify(file: InputFile, args: argparse.Namespace, out: Output) -> int:
 
 
 def _show_records(found: Verification, format: str, out: Output) -> None:
+    from tensorbytes.ops.outcomes import UNFINISHED
     from tensorbytes.ops.plural import many
 
     records = found.records or 0
     what = f"{found.path}: {format_text(format)}, {many(records, 'record')}, {size_text(found.size)}: "
     if found.ok:
         out.line(what, Cell("sound", "green"), f" ({found.checksums})")
+        if found.unfinished:
+            out.line(f"  {UNFINISHED}")
         return
     places = many(len(found.damages), "place")
     out.line(what, Cell(f"damaged in {places}, {size_text(found.lost)} lost", "red"))

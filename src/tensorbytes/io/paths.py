@@ -31,11 +31,11 @@ _MOST_NAMED = 5
 
 
 class Split(NamedTuple):
-    """A range of a file's bytes that begins and ends between records."""
+    """A range of a file's bytes that begins and ends between records; without an end, up to the end of the file."""
 
     path: str
     start: int
-    end: int
+    end: int | None = None
 
 
 def byte_range(target: Any) -> tuple[Any, int, int | None]:

@@ -10,6 +10,7 @@ from tensorbytes.formats.tfrecord.files.framing import QUESTION
 from tensorbytes.notebook import Displayed
 from tensorbytes.ops.plural import many
 
+UNFINISHED = "the compressed stream was flushed and not finished: its writer is at work, or died"
 EMPTY = "an empty file: nothing was written, or a download failed"
 _EMPTY_SHARD = "empty: a shard without records"
 
@@ -47,6 +48,7 @@ class Verification(_Outcome):
     records: int | None = None  # those that are whole
     size: int | None = None  # of the files of records, or of their inflated streams
     intact: int | None = None  # how many of these bytes belong to whole records
+    unfinished: bool = False  # whether a compressed stream of records was flushed at its end, and not finished
     tensors: int = 0
     rows: int | None = None  # of tables and streams
     nbytes: int = 0  # of the tensors, in memory
@@ -81,7 +83,7 @@ class Verification(_Outcome):
         """Plain values, ready for JSON."""
         fields: tuple[str, ...] = ("tensors", "rows", "unread", "nbytes", "manifest")
         if self.records is not None:
-            fields = ("records", "size", "lost")
+            fields = ("records", "size", "lost", *["unfinished"] * self.unfinished)
         elif self.format is None:
             fields = ()
         fields = ("path", "format", "ok", "checked", *fields)
@@ -100,7 +102,7 @@ class Verification(_Outcome):
     def _records_line(self) -> str:
         head = f"{self.path}: {many(self.records or 0, 'record')} in {self.size} bytes, "
         if self.ok:
-            return head + "all intact"
+            return f"{head}all intact{f'; {UNFINISHED}' * self.unfinished}"
         places = f"{len(self.damages)} places are" if len(self.damages) > 1 else "1 place is"
         doubt = ""
         if not self.records and all(damage.kind != "object" for damage in self.damages):

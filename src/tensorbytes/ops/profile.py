@@ -240,6 +240,8 @@ def _first_blocks(
                     yield block
                     if left == 0 or room == 0:
                         return
+            if stream.unfinished:
+                met.compression += ", flushed and not finished"
     met.all = True
 
 

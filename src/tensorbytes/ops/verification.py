@@ -121,6 +121,7 @@ def _add_records(
     found.size = (found.size or 0) + checked.size
     found.intact = (found.intact or 0) + checked.intact
     found.damages += checked.damages
+    found.unfinished |= checked.unfinished
 
 
 # ---- tensors ------------------------------------------------------------------------

@@ -12,11 +12,13 @@ from tensorbytes.lazy import getter
 
 if TYPE_CHECKING:
     from tensorbytes.damage import Damage
+    from tensorbytes.formats.tfrecord.files.follow import Follow
     from tensorbytes.formats.tfrecord.files.index import build_index
     from tensorbytes.formats.tfrecord.files.splits import plan
     from tensorbytes.formats.tfrecord.read.batch import Batch
     from tensorbytes.formats.tfrecord.read.batches import Batches
     from tensorbytes.formats.tfrecord.read.infer import infer as infer_schema
+    from tensorbytes.formats.tfrecord.read.parse import parse_examples
     from tensorbytes.formats.tfrecord.read.reader import Records, open_records
     from tensorbytes.formats.tfrecord.schema import Feature, Schema
     from tensorbytes.formats.tfrecord.write.writer import RecordWriter
@@ -29,6 +31,7 @@ __all__ = [
     "Damage",
     "Event",
     "Feature",
+    "Follow",
     "RecordWriter",
     "Records",
     "Scalars",
@@ -37,6 +40,7 @@ __all__ = [
     "build_index",
     "infer_schema",
     "open_records",
+    "parse_examples",
     "plan",
     "read_events",
     "read_scalars",
@@ -49,6 +53,7 @@ _PLACES = {
     "Damage": ".damage",
     "Event": "events",
     "Feature": ".formats.tfrecord.schema",
+    "Follow": ".formats.tfrecord.files.follow",
     "RecordWriter": ".formats.tfrecord.write.writer",
     "Records": ".formats.tfrecord.read.reader",
     "Scalars": "events",
@@ -57,6 +62,7 @@ _PLACES = {
     "build_index": ".formats.tfrecord.files.index",
     "infer_schema": ".formats.tfrecord.read.infer:infer",
     "open_records": ".formats.tfrecord.read.reader",
+    "parse_examples": ".formats.tfrecord.read.parse",
     "plan": ".formats.tfrecord.files.splits",
     "read_events": "events",
     "read_scalars": "events",

@@ -56,6 +56,8 @@ class OpenedRecords(Opened):
 
     def _records(self, **options: Any) -> Records:
         given = {**self.options, **options}
+        if given.get("schema") is not None:  # of a feature spec of TensorFlow, what it says of the records
+            given["schema"] = Schema.of(given["schema"])
         return open_records(self._target, to="tensor", limits=self.limits, **given)
 
     @property

@@ -11,7 +11,9 @@ TensorFlow 2.21, as tried:
 
 gzip      Members one after another are read on; anything else after a member, zero bytes
           included, is an error. A file cut inside a member reads as a clean end if the cut
-          leaves whole records. Here that is an error, and zero bytes at the end are padding.
+          leaves whole records. Here that is an error, unless the cut is where a flush ended
+          (decoders.py), and zero bytes at the end are padding. TFRecordWriter.flush() does
+          zlib's partial flush, whatever flush_mode its options name.
 zlib      Whatever follows the stream is dropped in silence. Here it is an error.
 snappy    Blocks of a length (u32, big-endian) and a raw snappy block. The writer fills blocks
           of up to 256 KiB, never splits what is written at once, and makes one block of a

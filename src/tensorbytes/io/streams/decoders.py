@@ -6,6 +6,11 @@
 
 A decoder hands out everything that can be decoded before it reports damage, and reports
 it again whenever it is asked for more: a damaged stream never looks like a short one.
+
+A deflate stream that was flushed, and lacks its end because its writer died or still writes, is not
+damage: it ends there, and is said to be `unfinished`. It is told from one that was cut by the empty block
+that a flush leaves at the end. What a file lost that was cut just there is for its reader to see: the
+last record is not whole, or nothing tells.
 """
 
 from __future__ import annotations
@@ -24,6 +29,14 @@ from tensorbytes.typing import Buffer, bytes_view
 _FIRST_INPUT = 1 << 13
 _MOST_INPUT = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+# An empty block of stored bytes, without its first bits: what a sync flush leaves at the end. Then a block of
+# some bytes.
+_SYNC_MARK = b"\0\0\xff\xff"
+_PROBE = b"tb?"
+_PROBE_BLOCK = b"\0\x03\0\xfc\xff" + _PROBE
+# A partial flush, such as TensorFlow's, leaves an empty block of ten bits at the end: 010, and zeros of which up to
+# seven are held back.
+_PARTIAL_BITS, _MOST_HELD = 10, 7
 # Of random access: how far the places are apart where decoding can be taken up, and how much is decoded at a time.
 _SPACING = 8 << 20
 _PIECE_BYTES = 1 << 20
@@ -46,6 +59,8 @@ class Raw(Protocol):
 
 class Decoder(Protocol):
     """Plain bytes from compressed ones."""
+
+    unfinished: bool  # whether the stream ended after a flush, without its end
 
     def next(self, limit: int, /) -> Buffer:
         """Some bytes, at most `limit`; none at the end of the stream."""
@@ -116,12 +131,16 @@ class Inflater:
         self._member = 0  # where this member starts
         self._given = 0  # plain bytes of it handed out so far
         self._again = 0  # plain bytes of it to be decoded a second time
+        self._past: list[tuple[Any, bytes]] = []  # two states on the way to this one, and the input after each
         self._failure: CorruptError | None = None
+        self.unfinished = False
 
     def next(self, limit: int) -> bytes:
         while True:
             if self._failure is not None:
                 raise self._failure
+            if self.unfinished:
+                return b""
             if self._object is None and not self._begin():
                 if self._failure is None:
                     return b""
@@ -142,7 +161,7 @@ class Inflater:
         offset, state = checkpoint
         self._feed.seek(offset)
         self._object = None if state is None else state.copy()
-        self._failure = None
+        self._past, self._failure, self.unfinished = [], None, False
 
     def _fail(self, what: str, at: int) -> None:
         self._failure = CorruptError(what, at=at, path=self._feed.path)
@@ -184,6 +203,7 @@ class Inflater:
                 break
 
     def _open(self, *, quick: bool) -> None:
+        self._past = []
         self._object = engines.open_inflater(self._name, quick=quick)
         self._copies = not quick
 
@@ -199,13 +219,28 @@ class Inflater:
             self._feed.skip(len(chunk) - len(self._object.unused_data))
             self._object = None
             return piece
-        self._feed.skip(len(chunk) - len(self._object.unconsumed_tail))
+        taken = chunk[: len(chunk) - len(self._object.unconsumed_tail)]
+        if before is not None and len(taken):
+            self._remember(before, bytes(taken))
+        self._feed.skip(len(taken))
         self._input = min(2 * self._input, self._most_input)
         if not piece and not len(chunk):
             if before is None:
                 return self._start_over()
-            self._fail(f"the file ends inside its {self._name} stream", self._feed.offset)
+            self.unfinished = self._given > 0 and bool(self._past) and self._is_flushed()
+            if not self.unfinished:
+                self._fail(f"the file ends inside its {self._name} stream", self._feed.offset)
         return piece
+
+    def _remember(self, state: Any, taken: bytes) -> None:
+        """Keep as much of the input as tells at the end whether it was flushed there."""
+        if self._past and len(self._past[-1][1]) < len(_SYNC_MARK):
+            self._past[-1] = self._past[-1][0], self._past[-1][1] + taken
+        else:
+            self._past = [*self._past[-1:], (state, taken)]
+
+    def _is_flushed(self) -> bool:
+        return _ends_flushed(self._past[0][0], b"".join(given for _, given in self._past))
 
     def _start_over(self) -> bytes:
         """Decode this member once more, now with zlib, and pass over what was handed out."""
@@ -231,6 +266,38 @@ class Inflater:
         reason = str(error).rpartition(": ")[2]
         self._fail(f"damaged {self._name} data: {reason}", self._feed.offset + good)
         return b"".join(parts)
+
+
+def _ends_flushed(state: Any, given: bytes) -> bool:
+    """Whether input that a stream ends with, after a state, ends as a flush does: zlib would go on with a new block."""
+    end = max(len(given) - 2, 0)
+    state, last = _after(state, given[:end]), int.from_bytes(given[end:], "little")
+    made = state.copy().decompress(given[end:])
+    if given.endswith(_SYNC_MARK) and _goes_on(state, given[end:] + b"\0" + _SYNC_MARK, made):
+        return True
+    for held in range(_MOST_HELD + 1):
+        start = 16 - _PARTIAL_BITS + held  # of the empty block, in the last two bytes
+        if last >> start == 0b010:
+            # A block of stored bytes in the place of it: three zeros, and anything up to the next byte.
+            other = last & ((1 << start) - 1) | (0xFFFF << start + 3) & 0xFFFF
+            return _goes_on(state, other.to_bytes(2, "little") + _SYNC_MARK, made)
+    return False
+
+
+def _goes_on(state: Any, data: bytes, made: bytes) -> bool:
+    """Whether a block may follow some bytes, which give what was made of them before."""
+    try:
+        return bool(state.copy().decompress(data + _PROBE_BLOCK, _PIECE_BYTES) == made + _PROBE)
+    except engines.inflate_errors():
+        return False
+
+
+def _after(state: Any, data: bytes) -> Any:
+    """The state after some bytes that it can decode."""
+    state = state.copy()
+    while state.decompress(data, _PIECE_BYTES) or state.unconsumed_tail:
+        data = state.unconsumed_tail
+    return state
 
 
 def _drained(state: Any, rest: Buffer, parts: list[bytes]) -> Any:
@@ -261,6 +328,7 @@ class Unsnapper:
 
     def __init__(self, feed: Feed, limits: Limits) -> None:
         self._feed, self._limits = feed, limits
+        self.unfinished = False  # each block has its own end
         self._rest = memoryview(b"")  # of the block that was decoded last
         self._failure: Exception | None = None
 

@@ -67,6 +67,7 @@ class ByteStream:
     size: int | None = None  # plain bytes of the whole file, where known without reading
     total: int | None = None  # compressed bytes to be read, where known
     consumed: int = 0  # compressed bytes read so far
+    unfinished: bool = False  # at its end: whether the compressed stream was flushed there, and lacks its own end
     _rest: memoryview = memoryview(b"")
     _counted: int = 0
 
@@ -253,7 +254,7 @@ class DecodedStream(ByteStream):
             self._failure = failure
             if not parts:
                 raise
-        self.consumed = self._feed.offset
+        self.consumed, self.unfinished = self._feed.offset, self._decoder.unfinished
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
@@ -261,15 +262,15 @@ class DecodedStream(ByteStream):
         self._raw.close()
 
 
-def _read_pieces(stream: ByteStream) -> Iterator[tuple[Buffer | BaseException, int]]:
-    """Each piece, with how far the file was read; the last is empty, or what went wrong."""
+def _read_pieces(stream: ByteStream) -> Iterator[tuple[Buffer | BaseException, int, bool]]:
+    """Each piece, with how far the file was read, and if it is unfinished; the last is empty, or what went wrong."""
     piece: Buffer | BaseException = b" "
     while not isinstance(piece, BaseException) and len(piece):
         try:
             piece = stream.next_piece()
         except BaseException as error:
             piece = error
-        yield piece, stream.consumed
+        yield piece, stream.consumed, stream.unfinished
 
 
 class PrefetchedStream(ByteStream):
@@ -294,7 +295,7 @@ class PrefetchedStream(ByteStream):
             if self._crew.closed:
                 raise UsageError("it is closed", path=self.path)
             try:
-                piece, self.consumed = next(self._pieces)
+                piece, self.consumed, self.unfinished = next(self._pieces)
             except Stopped:  # by another thread, meanwhile
                 raise UsageError("it is closed", path=self.path) from None
             if isinstance(piece, BaseException) or not len(piece):

@@ -53,6 +53,7 @@ class RecordCheck:
     size: int  # of the file, or of its inflated stream
     intact: int  # how many of these bytes belong to records that were kept
     damages: tuple[Damage, ...]
+    unfinished: bool = False  # whether its compressed stream was flushed, and lacks its end
 
     @property
     def ok(self) -> bool:
@@ -202,7 +203,7 @@ class _Account:
                     hints=[Hint("format", found, "to have its tensors checked", of="load")],
                 )
 
-    def report(self, path: str) -> RecordCheck:
+    def report(self, path: str, unfinished: bool = False) -> RecordCheck:
         size = self.intact + sum(damage.size for damage in self.damages if not damage.recovered)
         found = self.objects
         lost = [
@@ -211,7 +212,7 @@ class _Account:
         ]
         damages = sorted([*self.damages, *lost], key=lambda damage: (damage.start or 0, damage.end or 0))
         return RecordCheck(
-            path, self.records - found.lost_records, size, self.intact - found.lost_bytes, tuple(damages)
+            path, self.records - found.lost_records, size, self.intact - found.lost_bytes, tuple(damages), unfinished
         )
 
 
@@ -226,7 +227,7 @@ def check_records(
     account = _Account(limits)
     with open_stream(path, compression, limits=limits) as stream:
         deque(account.blocks(stream, progress), maxlen=0)
-        return account.report(stream.path)
+        return account.report(stream.path, stream.unfinished)
 
 
 def keep_records(

@@ -32,14 +32,14 @@ except ModuleNotFoundError:
     raise MissingDependencyError("to_arrow()", "arrow") from None
 
 
-def reader(columns: Mapping[str, tuple[Feature, bool]], parts: Iterator[dict[str, ColumnPart]]) -> pa.RecordBatchReader:
-    """A stream of record batches. For each column: its feature, and whether it is a feature list."""
+def reader(columns: Mapping[str, tuple[Feature, int]], parts: Iterator[dict[str, ColumnPart]]) -> pa.RecordBatchReader:
+    """A stream of record batches. For each column: its feature, and how many lists there are around it."""
     schema = pa.schema([_field(name, *about) for name, about in columns.items()])
     return pa.RecordBatchReader.from_batches(schema, (_batch(schema, columns, piece) for piece in parts))
 
 
 def _batch(
-    schema: pa.Schema, columns: Mapping[str, tuple[Feature, bool]], parts: dict[str, ColumnPart]
+    schema: pa.Schema, columns: Mapping[str, tuple[Feature, int]], parts: dict[str, ColumnPart]
 ) -> pa.RecordBatch:
     arrays = [
         _array(to_value(parts[name], feature), parts[name].present, feature) for name, (feature, _) in columns.items()
@@ -48,7 +48,7 @@ def _batch(
 
 
 def stream(
-    items: Mapping[str, Any], present: Mapping[str, Array], columns: Mapping[str, tuple[Feature, bool]]
+    items: Mapping[str, Any], present: Mapping[str, Array], columns: Mapping[str, tuple[Feature, int]]
 ) -> pa.RecordBatchReader:
     """A batch that was handed out, as a stream of one record batch; columns that were added to it too."""
     arrays, fields = [], []
@@ -71,11 +71,11 @@ _MOST_ITEMS = (1 << 31) - 1
 # ---- types -----------------------------------------------------------------------
 
 
-def _field(name: str, feature: Feature, in_lists: bool) -> pa.Field:
-    return pa.field(name, _type(name, feature, in_lists))
+def _field(name: str, feature: Feature, depth: int) -> pa.Field:
+    return pa.field(name, _type(name, feature, depth))
 
 
-def _type(name: str, feature: Feature, in_lists: bool) -> pa.DataType:
+def _type(name: str, feature: Feature, depth: int) -> pa.DataType:
     kind, shape = _item_type(name, feature), feature.shape
     if None in shape[1:]:
         raise LossError(
@@ -92,7 +92,9 @@ def _type(name: str, feature: Feature, in_lists: bool) -> pa.DataType:
             hints=[Hint("columns", purpose="to leave it out", of="open_records")],
         )
     kind = pa.large_list(_fixed_type(kind, shape[1:])) if None in shape else _fixed_type(kind, shape)
-    return pa.large_list(kind) if in_lists else kind
+    for _ in range(depth):
+        kind = pa.large_list(kind)
+    return kind
 
 
 def _item_type(name: str, feature: Feature) -> pa.DataType:

@@ -20,7 +20,8 @@ _MOST_NAMED = 8
 
 class Batch(UserDict[str, Any], Displayed):
     """Columns of some records, by name. `present` says which records have an optional feature; `records` is how
-    many there are, also where they have no feature at all.
+    many there are, also where they have no feature at all. `lengths` are those of the rows of a column that was
+    filled up to the longest, as a FixedLenSequenceFeature of TensorFlow asks for it.
 
     No dict, though it behaves like one: pyarrow.table() takes a dict apart before it asks
     whether it is an Arrow stream. It can be pickled; protocol 5 hands the memory of columns out of band, uncopied, also
@@ -29,16 +30,19 @@ class Batch(UserDict[str, Any], Displayed):
 
     present: dict[str, Array]
     records: int
+    lengths: dict[str, Array]
 
     def __init__(
         self,
         columns: Mapping[str, Any],
         present: dict[str, Array],
-        features: Mapping[str, tuple[Feature, bool]] | None = None,
+        features: Mapping[str, tuple[Feature, int]] | None = None,
         records: int = 0,
+        lengths: dict[str, Array] | None = None,
     ) -> None:
         super().__init__(columns)
         self.present, self._features, self.records = present, dict(features or {}), records
+        self.lengths = lengths or {}
 
     def __missing__(self, name: Any) -> Any:
         known = ", ".join(map(repr, list(self.data)[:_MOST_NAMED]))
@@ -72,10 +76,10 @@ class Batch(UserDict[str, Any], Displayed):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         columns = {name: _packed(column) for name, column in self.data.items()} if protocol >= 5 else self.data
-        return _unpacked, (columns, self.present, self._features, self.records)
+        return _unpacked, (columns, self.present, self._features, self.records, self.lengths)
 
     def copy(self) -> Batch:
-        return Batch(self.data, self.present, self._features, self.records)
+        return Batch(self.data, self.present, self._features, self.records, self.lengths)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Arrow's own interface: pyarrow.table(batch), polars and DuckDB take a batch as it is."""
@@ -134,13 +138,17 @@ def _in_torch_worker() -> bool:
 
 
 def _unpacked(
-    columns: dict[str, Any], present: dict[str, Array], features: dict[str, tuple[Feature, bool]], records: int
+    columns: dict[str, Any],
+    present: dict[str, Array],
+    features: dict[str, tuple[Feature, int]],
+    records: int,
+    lengths: dict[str, Array],
 ) -> Batch:
     whole = {
         name: frameworks.from_value(column.value, "original", "original") if isinstance(column, _Packed) else column
         for name, column in columns.items()
     }
-    return Batch(whole, present, features, records)
+    return Batch(whole, present, features, records, lengths)
 
 
 # ---- cells of a DataFrame ----------------------------------------------------------

@@ -30,6 +30,7 @@ class ColumnPart:
     splits: tuple[Array, ...] = ()  # outermost first; none where every record has one item of `values`
     shapes: Array | None = None  # [rows, rank], where rows have n-D shapes of their own
     present: Array | None = None  # bool [rows], where some records lack the feature
+    indices: Array | None = None  # int64 [total, rank], of a sparse feature: where in its record each value is
 
     def __len__(self) -> int:
         if self.splits:
@@ -38,7 +39,7 @@ class ColumnPart:
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.values, self.strings, *self.splits, self.shapes, self.present)
+        arrays = (self.values, self.strings, *self.splits, self.shapes, self.present, self.indices)
         return sum(array.nbytes for array in arrays if array is not None)
 
     def rows(self, start: int, stop: int) -> ColumnPart:
@@ -52,10 +53,11 @@ class ColumnPart:
             cut = level[start : stop + 1]
             start, stop = int(cut[0]), int(cut[-1])
             splits.append(cut - start)
+        indices = None if self.indices is None else self.indices[start:stop]
         if self.strings is None:
-            return ColumnPart(self.values[start:stop], None, tuple(splits), shapes, present)
+            return ColumnPart(self.values[start:stop], None, tuple(splits), shapes, present, indices)
         cut = self.strings[start : stop + 1]
-        return ColumnPart(self.values[cut[0] : cut[-1]], cut - cut[0], tuple(splits), shapes, present)
+        return ColumnPart(self.values[cut[0] : cut[-1]], cut - cut[0], tuple(splits), shapes, present, indices)
 
     def take(self, order: Array) -> ColumnPart:
         """The part of these records, in this order."""
@@ -65,18 +67,26 @@ class ColumnPart:
         for level in self.splits:
             order, lengths = _gather(level, order)
             splits.append(offsets_of(lengths))
+        indices = None if self.indices is None else self.indices[order]
         if self.strings is None:
-            return ColumnPart(self.values[order], None, tuple(splits), shapes, present)
+            return ColumnPart(self.values[order], None, tuple(splits), shapes, present, indices)
         order, lengths = _gather(self.strings, order)
-        return ColumnPart(self.values[order], offsets_of(lengths), tuple(splits), shapes, present)
+        return ColumnPart(self.values[order], offsets_of(lengths), tuple(splits), shapes, present, indices)
 
 
 class Columns(dict[str, ColumnPart]):
-    """The columns of some records, by name. There may be none: the number of records is kept apart."""
+    """The columns of some records, by name. There may be none: the number of records is kept apart.
 
-    def __init__(self, parts: Mapping[str, ColumnPart], count: int) -> None:
+    `ends` is where each record ends in its file, where they come in that order.
+    """
+
+    def __init__(self, parts: Mapping[str, ColumnPart], count: int, ends: Array | None = None) -> None:
         super().__init__(parts)
-        self.count = count
+        self.count, self.ends = count, ends
+
+    def ends_list(self) -> list[int | None]:
+        """The `ends` of all records; None for each where they are not known."""
+        return [None] * self.count if self.ends is None else self.ends.tolist()
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +95,8 @@ class Columns(dict[str, ColumnPart]):
 
     def rows(self, start: int, stop: int) -> Columns:
         """The columns of records [start, stop), as views."""
-        return Columns({name: part.rows(start, stop) for name, part in self.items()}, stop - start)
+        ends = None if self.ends is None else self.ends[start:stop]
+        return Columns({name: part.rows(start, stop) for name, part in self.items()}, stop - start, ends)
 
     def take(self, order: Array) -> Columns:
         """The columns of these records, in this order."""
@@ -95,7 +106,9 @@ class Columns(dict[str, ColumnPart]):
 def joined(pieces: Sequence[Columns]) -> Columns:
     """The same columns of several lots of records, one lot after the other."""
     count = sum(piece.count for piece in pieces)
-    return Columns({name: join([piece[name] for piece in pieces]) for name in pieces[0]}, count)
+    ends = [piece.ends for piece in pieces if piece.ends is not None]
+    whole = np.concatenate(ends) if ends and len(ends) == len(pieces) else None
+    return Columns({name: join([piece[name] for piece in pieces]) for name in pieces[0]}, count, whole)
 
 
 def join(parts: Sequence[ColumnPart]) -> ColumnPart:
@@ -112,7 +125,10 @@ def join(parts: Sequence[ColumnPart]) -> ColumnPart:
     present = None
     if any(part.present is not None for part in parts):
         present = np.concatenate([np.ones(len(part), bool) if part.present is None else part.present for part in parts])
-    return ColumnPart(np.concatenate([part.values for part in parts]), strings, splits, shapes, present)
+    indices = None
+    if parts[0].indices is not None:
+        indices = np.concatenate([part.indices for part in parts if part.indices is not None])
+    return ColumnPart(np.concatenate([part.values for part in parts]), strings, splits, shapes, present, indices)
 
 
 def _chain(levels: Sequence[Array]) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,11 +25,13 @@ from tensorbytes.errors import (
 from tensorbytes.formats.tfrecord import example
 from tensorbytes.formats.tfrecord.files.framing import BLOCK_BYTES, RecordBlock
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
-from tensorbytes.formats.tfrecord.read import stored
+from tensorbytes.formats.tfrecord.read import stored, views
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns
 from tensorbytes.formats.tfrecord.schema import Feature, Schema
 from tensorbytes.formats.tfrecord.schema.defaults import STRINGS
+from tensorbytes.formats.tfrecord.schema.specs import Viewed
 from tensorbytes.tensor import Array
+from tensorbytes.tfrecord import FOOTER_BYTES
 from tensorbytes.typing import bytes_view
 
 _ODD, _UNKNOWN = 1, 2
@@ -72,15 +74,23 @@ class Plan:
         limits: Limits = LIMITS,
         input_bytes: int | None = None,
         of_bytes: bool = False,
+        views: Mapping[str, Viewed] | None = None,
     ) -> None:
-        """of_bytes: records are not parsed, and the only column is their bytes."""
-        self.schema, self.origin, self.closed, self.of_bytes = schema, origin, closed, of_bytes
+        """of_bytes: records are not parsed, and the only column is their bytes. views: what columns are made into."""
+        self.schema, self.origin, self.closed = schema, origin, closed
+        self.of_bytes, self.views = of_bytes, views
         self.limits, self._input_bytes, self._held = limits, input_bytes, 0
         Budget(limits).objects(len(schema.columns), origin, 0, COLUMN_BYTES)
         self.columns = [
             ColumnPlan(name, key, in_lists, replace(feature, optional=False) if in_lists else feature, feature.optional)
             for name, (in_lists, key, feature) in schema.columns.items()
         ]
+        # The columns that come out: those that are read, unless the schema has views of them.
+        self.outputs: Mapping[str, Viewed] = (
+            views
+            if views is not None
+            else {column.name: Viewed(column.key, column.feature, None, column.in_lists) for column in self.columns}
+        )
         for column in self.columns:
             _check_column(column)
         self.default_bytes = sum(stored.default_bytes(column.feature) for column in self.columns)
@@ -215,11 +225,19 @@ def decode(block: RecordBlock, plan: Plan, found: list[Located] | None = None) -
     if plan.of_bytes:
         return _bytes_of(block, plan, budget)
     try:
-        return _decode(found or _locate_groups(block, plan, budget), plan, budget)
+        columns = _decode(found or _locate_groups(block, plan, budget), plan, budget)
     except Unusual:
         budget = plan.budget(block)
         usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
-        return _decode(_locate_groups(usual, plan, budget), plan, budget)
+        columns = _decode(_locate_groups(usual, plan, budget), plan, budget)
+    columns.ends = block.base + record_ends(block)
+    return columns
+
+
+def record_ends(block: RecordBlock) -> Array:
+    """Where each record of a block ends in it, its checksum included."""
+    ends: Array = block.records.sum(axis=1) + FOOTER_BYTES
+    return ends
 
 
 def _bytes_of(block: RecordBlock, plan: Plan, budget: Budget) -> Columns:
@@ -267,7 +285,25 @@ def _decode(groups: list[Located], plan: Plan, budget: Budget) -> Columns:
         for index, column in enumerate(group.columns):
             reader = _Lists(block, column, plan.origin, budget)
             parts[column.name] = plain.get(index) or reader.read(found.kinds[index], found.spans[index])
-    return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
+    if plan.views is None:
+        return Columns({column.name: parts[column.name] for column in plan.columns}, len(block.records))
+    found_parts = {(column.in_lists, column.key): parts[column.name] for column in plan.columns}
+
+    def complain(index: int, steps: Array | None, name: str, got: str) -> SchemaError:
+        record, where = _place(index, steps)
+        number = block.first + record
+        what = f"record {number}: feature {name!r}{where} {got}"
+        return SchemaError(what, path=block.path, record=number, tensor=name)
+
+    return Columns(views.arranged(plan.views, found_parts, complain, budget), len(block.records))
+
+
+def _place(index: int, steps: Array | None) -> tuple[int, str]:
+    """(the record of an index, words about the step in it); with `steps`, `index` is that of a step."""
+    if steps is None:
+        return index, ""
+    record = int(np.searchsorted(steps, index, side="right")) - 1
+    return record, f", step {index - int(steps[record])}"
 
 
 def _plain_columns(block: RecordBlock, group: _Group, found: Located, budget: Budget) -> dict[int, ColumnPart]:
@@ -476,10 +512,7 @@ class _Lists:
 
     def _error(self, index: int, steps: Array | None, got: str) -> SchemaError:
         """What is wrong with a record's feature; with `steps`, `index` is that of a step."""
-        where = ""
-        if steps is not None:
-            record = int(np.searchsorted(steps, index, side="right")) - 1
-            where, index = f", step {index - int(steps[record])}", record
+        index, where = _place(index, steps)
         return SchemaError(
             f"record {self.block.first + index}: feature {self.column.name!r}{where} {got}; "
             f"{self.origin} says {self.feature.describe()}",

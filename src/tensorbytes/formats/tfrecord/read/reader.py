@@ -22,13 +22,14 @@ from tensorbytes.errors import (
     DamageWarning,
     Hint,
     Limits,
+    LossError,
     SchemaError,
     TensorbytesError,
-    UnsupportedError,
     UsageError,
 )
 from tensorbytes.formats.tfrecord.files import framing, salvage
 from tensorbytes.formats.tfrecord.files.bytestreams import ByteStream
+from tensorbytes.formats.tfrecord.files.follow import Follow, check_start, follow_blocks
 from tensorbytes.formats.tfrecord.files.framing import Cut, RecordBlock
 from tensorbytes.formats.tfrecord.files.index import Disproved, Index, indexes
 from tensorbytes.formats.tfrecord.files.inputs import Inputs
@@ -37,9 +38,8 @@ from tensorbytes.formats.tfrecord.files.sample import Sample
 from tensorbytes.formats.tfrecord.kinds import OF_BYTES
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
-from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns, joined, to_rows, to_value
+from tensorbytes.formats.tfrecord.read.columns import Columns, joined
 from tensorbytes.formats.tfrecord.read.decode import (
-    ColumnPlan,
     Plan,
     Prepared,
     decode,
@@ -47,16 +47,20 @@ from tensorbytes.formats.tfrecord.read.decode import (
     payloads,
     portions,
     prepare,
+    record_ends,
 )
+from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch
 from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
 from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, picked
-from tensorbytes.formats.tfrecord.schema import Feature, Schema, load_beside, sidecar_path
+from tensorbytes.formats.tfrecord.read.views import to_items
+from tensorbytes.formats.tfrecord.schema import Feature, Outline, Schema, load_beside, sidecar_path
+from tensorbytes.formats.tfrecord.schema.specs import Indexed
 from tensorbytes.io import storage
-from tensorbytes.io.paths import base_path, byte_range, expand
+from tensorbytes.io.paths import Split, base_path, byte_range, expand
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.workers import ResultGate, count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
-from tensorbytes.tensor import Array
+from tensorbytes.tensor import Array, Ragged, Sparse
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
@@ -84,6 +88,8 @@ def open_records(
     limits: Limits = LIMITS,
     lengths: str = "auto",
     message: Any = None,
+    offset: int = 0,
+    follow: bool | Follow = False,
 ) -> Records:
     """TFRecord files of Examples or SequenceExamples, without TensorFlow; or of any other records.
 
@@ -102,10 +108,15 @@ def open_records(
     Records that are not Examples are records of bytes: they have one column, "payload". With
     `message` each of them is parsed, and given as the message that it is: a protobuf message
     class, or (descriptor set, full name), the bytes or the path of a FileDescriptorSet.
+
+    One uncompressed file can be read from a byte on, where a record starts: `offset`, such as what `.tell()` gave
+    before. With `follow` it is read as it grows: True, or a `records.Follow` that says when to stop.
     """
-    return Records(
+    made = Records(
         paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits, lengths, message
     )
+    made.start_at(offset, Follow.of(follow))
+    return made
 
 
 class Records(Displayed):
@@ -153,6 +164,32 @@ class Records(Displayed):
         self._indexes: list[Index] | None = None
         self.damages: list[Damage] = []
         self._damage_budget = Budget(limits)
+        self._follow: Follow | None = None
+        self._position: int | None = None  # after the last record that was handed out
+
+    def start_at(self, offset: int, follow: Follow | None) -> None:
+        """Read the only file from a byte on, and as it grows."""
+        if not offset and follow is None:
+            return
+        what = "offset" if follow is None else "follow"
+        if len(self._targets) != 1 or not storage.is_path(self._targets[0]):
+            raise UsageError(f"{what} is for one file, by its path")
+        (path,) = self._targets
+        if follow is not None and not (storage.is_local(path) and os.path.isfile(path)):
+            raise UsageError("only a local file is followed", path=storage.describe(path))
+        if follow is not None and self._skip:
+            raise UsageError("on_corrupt='skip' needs the whole file, which one that is followed is not yet")
+        check_start(path, self._compression, offset)
+        self._follow = follow
+        if offset:
+            self._targets = [Split(os.fspath(path), int(offset))]
+            self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
+
+    def tell(self) -> int:
+        """The byte after the last record that an iteration over rows or batches has given: `offset` to go on from."""
+        if len(self._targets) != 1 or self._inputs.compressed:
+            raise UsageError("tell() is for one uncompressed file")
+        return byte_range(self._targets[0])[1] if self._position is None else self._position
 
     def __getstate__(self) -> dict[str, Any]:
         """What is read and how, and the schema if it is known; not the index."""
@@ -165,7 +202,9 @@ class Records(Displayed):
         dropped = ("_inputs", "_plan", "_indexes", "_damage_budget", "_peeked")
         kept = {name: field for name, field in vars(self).items() if name not in dropped}
         plan = self._plan
-        return kept | {"plan": None if plan is None else (plan.schema, plan.origin, plan.closed, plan.of_bytes)}
+        return kept | {
+            "plan": None if plan is None else (plan.schema, plan.origin, plan.closed, plan.of_bytes, plan.views)
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = state["plan"]
@@ -174,8 +213,8 @@ class Records(Displayed):
         self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
         self._plan = None
         if known is not None:
-            schema, origin, closed, of_bytes = known
-            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes, of_bytes)
+            schema, origin, closed, of_bytes, views = known
+            self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes, of_bytes, views)
         self._indexes, self._damage_budget, self._peeked = None, Budget(self._limits), None
 
     @property
@@ -204,14 +243,14 @@ class Records(Displayed):
         if self._message is not None:
             return self._plan_of_bytes()
         if schema is not None:
-            return self._plan_for(Schema.of(schema), "the schema", closed=False)
+            return self._plan_for(Outline.of(schema), "the schema", closed=False)
         found = _sidecars(self._targets, self._limits)
-        return None if found is None else self._plan_for(found, "the schema file beside it", closed=True)
+        return None if found is None else self._plan_for(Outline(found), "the schema file beside it", closed=True)
 
-    def _plan_for(self, schema: Schema, origin: str, closed: bool) -> Plan:
-        if self._columns is None:
-            return Plan(schema, origin, closed, self._limits, self._inputs.nbytes)
-        return Plan(schema.select(self._columns), origin, False, self._limits, self._inputs.nbytes)
+    def _plan_for(self, outline: Outline, origin: str, closed: bool) -> Plan:
+        if self._columns is not None:
+            outline, closed = outline.select(self._columns), False
+        return Plan(outline.schema, origin, closed, self._limits, self._inputs.nbytes, views=outline.views)
 
     def _infer_plan(self, blocks: Iterable[RecordBlock], complete: Callable[[], bool]) -> Plan | None:
         """The plan that some records show; None if there are none. complete: afterwards, whether these were all."""
@@ -223,7 +262,7 @@ class Records(Displayed):
         self._checked = True
         schema = found.schema(complete=complete(), ragged=self._ragged)
         origin = f"the schema inferred from {found.records} records (infer_schema reads all)"
-        return self._plan_for(schema, origin, closed=True)
+        return self._plan_for(Outline(schema), origin, closed=True)
 
     def _plan_of_bytes(self) -> Plan:
         others = [name for name in self._columns or () if name != PAYLOAD]
@@ -237,10 +276,11 @@ class Records(Displayed):
 
     def _learn(self, keep: bool = False) -> Plan | None:
         """Look at some records for what they are; None if there are none. keep: reading goes on where that ends."""
-        if self._plan is None and not self._inputs.read_once:
+        once = self._inputs.read_once or self._follow is not None  # the end of a file that grows may be half a record
+        if self._plan is None and not once:
             self._plan = self._sampled_plan()
         if self._plan is None:
-            self._plan = self._peeked_plan(keep or self._inputs.read_once)
+            self._plan = self._peeked_plan(keep or once)
         return self._plan
 
     def _sampled_plan(self) -> Plan | None:
@@ -261,14 +301,23 @@ class Records(Displayed):
         """The plan that the first block shows, where there is no sample."""
         found = _catch(self._blocks(None, Memory()))
         first = list(islice(found, 1))
-        if first and isinstance(first[0], RecordBlock) and len(first[0].data) < framing.BLOCK_BYTES:
+        if (
+            self._follow is None
+            and first
+            and isinstance(first[0], RecordBlock)
+            and len(first[0].data) < framing.BLOCK_BYTES
+        ):
             first += islice(found, 1)  # the end, or another file: nothing is waited for
         if keep:
             self._peeked = chain(first, found)
         if first and isinstance(first[0], Exception):
             raise first[0]
         blocks = [block for block in first[:1] if isinstance(block, RecordBlock)]
-        return self._infer_plan(blocks, lambda: len(first) == 1 and len(blocks[0].data) < framing.BLOCK_BYTES)
+
+        def complete() -> bool:
+            return self._follow is None and len(first) == 1 and len(blocks[0].data) < framing.BLOCK_BYTES
+
+        return self._infer_plan(blocks, complete)
 
     def _check_kind(self, blocks: Iterable[RecordBlock]) -> None:
         """Refuse a file that is not one of Examples, if a schema said that it is."""
@@ -309,6 +358,10 @@ class Records(Displayed):
                 del item
             return
         seen, turn = 0, self._inputs.take_turn()
+        if self._follow is not None:
+            path, start, _ = byte_range(self._targets[0])
+            yield from follow_blocks(os.fspath(path), start, self._follow, memory=memory, verify=self._verify)
+            return
         for stream, start in self._inputs.streams():
             cut = None if every is None else Cut(every, seen)
             found = (
@@ -378,7 +431,7 @@ class Records(Displayed):
                 order.advance()
 
     def _useful_threads(self) -> int:
-        if not self._inputs.are_files:
+        if not self._inputs.are_files or self._follow is not None:
             return 1  # a pipe that brings nothing more would hold a thread that reads ahead, and its end
         return self._threads - 1 if self._inputs.compressed else self._threads  # there is one that inflates
 
@@ -392,27 +445,35 @@ class Records(Displayed):
         for parts in self._decoded(None):
             some = max(_MOST_OBJECTS // max(len(parts), 1), 1)
             for start in range(0, parts.count, some):
-                yield from self._rows(parts.rows(start, min(start + some, parts.count)))
+                few = parts.rows(start, min(start + some, parts.count))
+                for row, end in zip(self._rows(few), few.ends_list(), strict=True):
+                    self._position = end
+                    yield row
             del parts
 
     def _rows(self, parts: Columns) -> Iterator[dict[str, Any]]:
-        features = self._features()
+        outputs = self._any_plan().outputs
         for name, part in parts.items():
             if len(part.splits) > 1:  # each step of a feature list is an object
                 steps = len(part.splits[-1]) - 1
                 self._batch_budget().objects(steps, f"the steps of {name!r}", 0, _STEP_BYTES)
-        lists = [self._converted(to_rows(part, features[name])) for name, part in parts.items()]
+        budget = self._batch_budget()
+        lists = [self._converted(to_items(part, outputs[name], budget)) for name, part in parts.items()]
         if not lists:
             yield from ({} for _ in range(parts.count))
             return
         rows = map(dict, map(zip, repeat(list(parts)), zip(*lists, strict=True)))
-        lacking = {name: part.present for name, part in parts.items() if part.present is not None}
-        if not lacking or all(features[name].default is not None for name in lacking):
+        lacking = {
+            name: part.present
+            for name, part in parts.items()
+            if part.present is not None and outputs[name].feature.default is None and outputs[name].view is None
+        }
+        if not lacking:
             yield from rows
             return
         for index, row in enumerate(rows):
             for name, present in lacking.items():
-                if not present[index] and features[name].default is None:
+                if not present[index]:
                     del row[name]
             yield row
 
@@ -424,6 +485,8 @@ class Records(Displayed):
     def _convert(self, item: Any) -> Any:
         if isinstance(item, list):  # the steps of a feature list
             return [self._convert(step) for step in item]
+        if isinstance(item, Ragged | Sparse):
+            return in_framework(item, self._to, self._device)
         if not isinstance(item, np.ndarray | np.generic) or item.dtype == object:
             return item
         return frameworks.from_value(frameworks.to_value(item), self._to, self._device)
@@ -431,12 +494,6 @@ class Records(Displayed):
     def _any_plan(self) -> Plan:
         """The plan; looks at the first records if it must."""
         return self._learn() or Plan(Schema({}), limits=self._limits)
-
-    def _columns_to_read(self) -> list[ColumnPlan]:
-        return self._any_plan().columns
-
-    def _features(self) -> dict[str, Feature]:
-        return {column.name: column.feature for column in self._columns_to_read()}
 
     def batches(self, size: int, *, drop_last: bool = False, to: str | None = None) -> Batches:
         """Columns of `size` records at a time; the last batch has what is left, unless `drop_last`.
@@ -447,7 +504,11 @@ class Records(Displayed):
 
     def read_batches(self, size: int, drop_last: bool, to: str | None) -> Generator[Batch, None, None]:
         """One pass over what `batches` gives."""
-        return (self._batch(parts, to or self._to) for parts in self._batched(size, drop_last))
+        for parts in self._batched(size, drop_last):
+            batch = self._batch(parts, to or self._to)
+            self._position = parts.ends_list()[-1]
+            del parts
+            yield batch
 
     def read_range(self, start: int, stop: int, to: str | None) -> Batch:
         """The columns of the records [start, stop), which must be there."""
@@ -482,14 +543,21 @@ class Records(Displayed):
         return Budget(self._limits, _UNKNOWN_BYTES if size is None else max(size, framing.BLOCK_BYTES))
 
     def _batch(self, parts: Columns, to: str) -> Batch:
-        features = self._features()
-        columns = {name: _hand_out(part, features[name], to, self._device) for name, part in parts.items()}
-        present = {name: part.present for name, part in parts.items() if part.present is not None}
-        return Batch(columns, present, self._arrow_columns(), parts.count)
+        return make_batch(parts, self._any_plan().outputs, to, self._device, self._batch_budget())
 
-    def _arrow_columns(self) -> dict[str, tuple[Feature, bool]]:
-        """For each column: its feature, and whether it is a feature list."""
-        return {column.name: (column.feature, column.in_lists) for column in self._columns_to_read()}
+    def _arrow_columns(self) -> dict[str, tuple[Feature, int]]:
+        """For each column: its feature, and how many lists there are around it."""
+        made = {}
+        for name, column in self._any_plan().outputs.items():
+            if isinstance(column.view, Indexed):
+                raise LossError(
+                    f"column {name!r} is sparse, which to_arrow() has no type for",
+                    feature="sparse",
+                    tensor=name,
+                    hints=[Hint("columns", purpose="to leave it out", of="open_records")],
+                )
+            made[name] = column.feature, column.depth
+        return made
 
     def payloads(self) -> Payloads:
         """The bytes of each record, whatever it holds: one after the other, or by number."""
@@ -498,7 +566,10 @@ class Records(Displayed):
     def read_payloads(self) -> Generator[bytes, None, None]:
         """One pass over what `payloads` gives."""
         for block in self._blocks(None):
-            yield from map(bytes, payloads(block))
+            ends = (block.base + record_ends(block)).tolist()
+            for payload, end in zip(payloads(block), ends, strict=True):
+                self._position = end
+                yield bytes(payload)
             del block
 
     def payloads_of(self, numbers: Array) -> list[bytes]:
@@ -666,16 +737,3 @@ def _catch(items: Iterator[RecordBlock]) -> Iterator[RecordBlock | Exception]:
         yield from items
     except Exception as error:
         yield error
-
-
-def _hand_out(part: ColumnPart, feature: Feature, to: str, device: str | None) -> Any:
-    """A column in a framework's terms; what the framework has no type for stays neutral."""
-    if to == "numpy":
-        return part.values if part.strings is None and not part.splits else to_value(part, feature)
-    value = to_value(part, feature)
-    try:
-        return frameworks.from_value(value, to, device)
-    except UnsupportedError:
-        if part.strings is None and not part.splits:
-            raise
-        return value

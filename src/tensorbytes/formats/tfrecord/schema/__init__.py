@@ -10,10 +10,11 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from tensorbytes.errors import LIMITS, Hint, Limits, MissingNameError, SchemaError, UsageError
 from tensorbytes.formats.tfrecord.schema import json as schema_json
+from tensorbytes.formats.tfrecord.schema import specs as schema_specs
 from tensorbytes.formats.tfrecord.schema import tf as schema_tf
 from tensorbytes.formats.tfrecord.schema.defaults import brief, plain
 from tensorbytes.formats.tfrecord.schema.feature import ENCODINGS, KINDS, Feature, check_name
@@ -23,7 +24,9 @@ from tensorbytes.io import beside, storage
 from tensorbytes.io.holding import Hold
 from tensorbytes.typing import Buffer
 
-__all__ = ["ENCODINGS", "KINDS", "Column", "Feature", "Schema", "load_beside", "sidecar_path"]
+__all__ = ["ENCODINGS", "KINDS", "Column", "Feature", "Outline", "Schema", "load_beside", "sidecar_path"]
+
+T = TypeVar("T")
 
 # Finding similar names takes time for each name there is: beyond this many it is not tried.
 _MOST_COMPARED = 1000
@@ -85,10 +88,13 @@ class Schema(Mapping[str, Feature]):
         """A schema from a short form.
 
         {"x": "int64", "image": ("uint8", [28, 28])}, with what `Feature.of` takes as values ·
-        a pair of those for SequenceExamples, (context, lists) · the path of a JSON file · a Schema
+        a pair of those for SequenceExamples, (context, lists) · the path of a JSON file · a Schema ·
+        TensorFlow's feature specs, as dicts like these: what they say of the records
         """
         if isinstance(spec, Schema):
             return spec
+        if schema_specs.has_specs(spec):
+            return Outline.of(spec).schema
         if isinstance(spec, Mapping):
             return cls(spec)
         if storage.is_path(spec):
@@ -261,6 +267,43 @@ class Schema(Mapping[str, Feature]):
         return _table([heading, ("context:",), *context, ("lists, in each step:",), *lists])
 
 
+class Outline(NamedTuple):
+    """What records hold, and the columns to make of it where these are not the features themselves."""
+
+    schema: Schema
+    views: Mapping[str, schema_specs.Viewed] | None = None
+
+    @classmethod
+    def of(cls, spec: Any) -> Outline:
+        """The schema of any form that `Schema.of` takes; with views, if it is in TensorFlow's terms."""
+        if not schema_specs.has_specs(spec):
+            return cls(Schema.of(spec))
+        if isinstance(spec, Mapping):
+            group = schema_specs.read_group(spec, "features")
+            return cls(Schema(group.features), dict(sorted(group.columns.items())))
+        context, lists = (schema_specs.read_group(part, place) for part, place in zip(spec, _PLACES, strict=True))
+        named = _named_columns(dict(sorted(context.columns.items())), dict(sorted(lists.columns.items())))
+        schema = Schema(context.features, lists.features)
+        return cls(schema, {name: viewed for name, (_, _, viewed) in named.items()})
+
+    def select(self, names: Iterable[str]) -> Outline:
+        """That of some columns alone."""
+        if self.views is None:
+            return Outline(self.schema.select(names))
+        wanted = set(names)
+        if unknown := sorted(map(str, wanted - self.views.keys())):
+            near = difflib.get_close_matches(unknown[0], list(self.views)[:_MOST_COMPARED])
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {brief(list(self.views))}"
+            raise UsageError(f"the spec has no feature {brief(unknown[0])}; {hint}")
+        views = {name: viewed for name, viewed in self.views.items() if name in wanted}
+        keys = {(viewed.in_lists, key) for viewed in views.values() for key in viewed.keys}
+        stored = [name for name, column in self.schema.columns.items() if (column.is_list, column.name) in keys]
+        return Outline(self.schema.select(stored), views)
+
+
+_PLACES = ("context", "lists")
+
+
 def _group(features: Any, noun: str) -> Mapping[str, Feature]:
     """Checked features, sorted by name."""
     if not isinstance(features, Mapping):
@@ -276,6 +319,11 @@ def _group(features: Any, noun: str) -> Mapping[str, Feature]:
 
 
 def _columns(features: Mapping[str, Feature], lists: Mapping[str, Feature]) -> dict[str, ColumnFeature]:
+    return {name: ColumnFeature(*column) for name, column in _named_columns(features, lists).items()}
+
+
+def _named_columns(features: Mapping[str, T], lists: Mapping[str, T]) -> dict[str, tuple[bool, str, T]]:
+    """(whether it is a feature list, the name of the feature, the item) by the name of the column."""
     shared = features.keys() & lists.keys()
     named = _named(features, lists, shared)
     if len(named) < len(features) + len(lists):  # a feature is itself called "context/x": all get the prefix
@@ -283,13 +331,11 @@ def _columns(features: Mapping[str, Feature], lists: Mapping[str, Feature]) -> d
     return named
 
 
-def _named(
-    features: Mapping[str, Feature], lists: Mapping[str, Feature], prefixed: set[str]
-) -> dict[str, ColumnFeature]:
+def _named(features: Mapping[str, T], lists: Mapping[str, T], prefixed: set[str]) -> dict[str, tuple[bool, str, T]]:
     columns = {}
     for is_list, prefix, group in ((False, "context/", features), (True, "lists/", lists)):
         for name, feature in group.items():
-            columns[prefix + name if name in prefixed else name] = ColumnFeature(is_list, name, feature)
+            columns[prefix + name if name in prefixed else name] = (is_list, name, feature)
     return columns
 
 

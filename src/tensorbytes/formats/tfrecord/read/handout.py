@@ -1,0 +1,51 @@
+"""Decoded columns as users get them: batches, in the terms of a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import frameworks
+from tensorbytes.budget import Budget
+from tensorbytes.errors import UnsupportedError
+from tensorbytes.formats.tfrecord.read.batch import Batch
+from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns
+from tensorbytes.formats.tfrecord.read.views import to_column
+from tensorbytes.formats.tfrecord.schema.specs import Padded, Partitioned, Viewed
+from tensorbytes.tensor import Tensor, Value
+
+
+def make_batch(parts: Columns, outputs: Mapping[str, Viewed], to: str, device: str | None, budget: Budget) -> Batch:
+    """The batch of some records."""
+    columns = {name: _hand_out(part, outputs[name], to, device, budget) for name, part in parts.items()}
+    present = {name: part.present for name, part in parts.items() if part.present is not None}
+    features = {
+        name: (column.feature, column.depth)
+        for name, column in outputs.items()
+        if column.view is None or isinstance(column.view, Partitioned)  # the others are other values than features
+    }
+    padded = [name for name in parts if isinstance(outputs[name].view, Padded)]
+    lengths = {name: np.diff(parts[name].splits[0]) for name in padded}
+    return Batch(columns, present, features, parts.count, lengths)
+
+
+def _hand_out(part: ColumnPart, column: Viewed, to: str, device: str | None, budget: Budget) -> Any:
+    """A column in a framework's terms."""
+    if to == "numpy" and part.strings is None and not part.splits:
+        return part.values
+    value = to_column(part, column, budget)
+    if to == "numpy" and not isinstance(value, Tensor):
+        return value
+    return in_framework(value, to, device)
+
+
+def in_framework(value: Value, to: str, device: str | None) -> Any:
+    """A value in a framework's terms; what the framework has no type for stays neutral."""
+    try:
+        return frameworks.from_value(value, to, device)
+    except UnsupportedError:
+        if isinstance(value, Tensor):
+            raise
+        return value
