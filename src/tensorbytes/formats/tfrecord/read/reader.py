@@ -315,7 +315,7 @@ class Records(Displayed):
         blocks = [block for block in first[:1] if isinstance(block, RecordBlock)]
 
         def complete() -> bool:
-            return self._follow is None and len(first) == 1 and len(blocks[0].data) < framing.BLOCK_BYTES
+            return self._follow is None and len(first) == 1 and short
 
         return self._infer_plan(blocks, complete)
 
