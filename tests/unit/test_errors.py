@@ -47,6 +47,7 @@ EVERY = [
     *(kind("a fault", **PLACE) for kind in PLAIN),
     tb.errors.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
     tb.errors.MissingDependencyError("format 'arrow'", "arrow"),
+    tb.errors.TemplateError("a fault", missing=["w"], left_over=["b"], different=[("x", "int", "str")], **PLACE),
     Misfit("int64", "float32", (2, 3), missing=True, hints=HINTS),
 ]
 
@@ -89,6 +90,7 @@ def test_every_error_of_the_module_is_in_the_list():
         (tb.errors.MissingDependencyError, [ImportError]),
         (tb.errors.MissingNameError, [KeyError]),
         (tb.errors.SchemaError, [ValueError]),
+        (tb.errors.TemplateError, [ValueError]),
         (tb.errors.UsageError, [TypeError]),
     ],
 )

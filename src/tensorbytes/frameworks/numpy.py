@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorbytes import dtypes
 from tensorbytes.errors import LIMITS, Hint, LimitError, UnsupportedError
-from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
+from tensorbytes.tensor import Array, Header, Strings, Tensor, Value, with_origin
 
 # The dtypes that metadata may ask for: they carry a width or a unit that the value itself does not.
 _FIXED_TEXT = re.compile(r"[<>|]?([US])(\d{1,9})")
@@ -148,3 +148,18 @@ def _dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     except TypeError as error:
         raise UnsupportedError(f"metadata asks for the NumPy dtype {name!r}: {error}") from None
+
+
+# ---- templates ----------------------------------------------------------------
+
+
+def outline(x: Any) -> Header | None:
+    """What an array is; None for text, which its items tell."""
+    if x.dtype.kind in "OTUS":
+        return None
+    return Header("tensor", dtypes.from_numpy(x.dtype).name, x.shape, x.nbytes)
+
+
+def like(value: Value, x: Any, device: str | None) -> Any:
+    made = from_value(value, device)
+    return made[()] if isinstance(x, np.generic) else made

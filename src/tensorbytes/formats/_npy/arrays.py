@@ -22,6 +22,7 @@ from tensorbytes.formats._npy import text as npy_text
 from tensorbytes.formats._npy.header import NpyHeader
 from tensorbytes.formats._parts import Part, check_note, known_shape, pack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
+from tensorbytes.patterns import first_match
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document
 from tensorbytes.typing import Buffer
@@ -181,7 +182,8 @@ def true_dtype(options: Options, name: str) -> str | None:
     """The read option dtype=: what void arrays hold; a dict tells it for each array."""
     given = options.get("dtype")
     if isinstance(given, Mapping):
-        given = given.get(name)
+        pattern = first_match(name, given)
+        given = None if pattern is None else given[pattern]
     if given is None or (isinstance(given, str) and given in dtypes.DTYPES):
         return given
     try:
