@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,16 +40,19 @@ def check_target(wanted: str) -> str:
 
 class Casting:
     """`cast` is a dtype for all tensors of floats, or dtypes by name or pattern, of which the first that fits counts;
-    None leaves what goes by a pattern as it is. `option` is what errors call it.
+    None leaves what goes by a pattern as it is. `option` is what errors call it; with required=False, a pattern that no
+    tensor of floats goes by is no error.
 
     Of ragged and sparse values, the values are cast. Integers, bools, complex numbers, text and Python's own floats
     stay what they are.
     """
 
-    def __init__(self, cast: str | Mapping[str, str | None] | None, option: str = "cast") -> None:
+    def __init__(
+        self, cast: str | Mapping[str, str | None] | None, option: str = "cast", required: bool = True
+    ) -> None:
         self._wanted = {"*": cast} if isinstance(cast, str) else dict(cast or {})
         self._option = option
-        self._unused = set(self._wanted)
+        self._unused = set(self._wanted) if required else set()
         for wanted in self._wanted.values():
             if wanted is not None:
                 check_target(wanted)
@@ -62,15 +65,16 @@ class Casting:
     def __bool__(self) -> bool:
         return bool(self._wanted)
 
-    def apply(self, document: Document, budget: Budget | None = None) -> Document:
+    def apply(self, document: Document, budget: Budget | None = None, lazy: bool = False) -> Document:
         """The document with its floats as the other type; each is cast when it is read.
 
-        `budget` is charged for what they take then.
+        `budget` is charged for all that they take then; with `lazy`, it must have room for any of them.
         """
         if not self:
             return document
         shared: dict[tuple[int, str], Deferred] = {}  # leaves that share a value share what is made of it
-        leaves = [self._leaf(leaf, shared, budget) for leaf in document.leaves]
+        charge = None if budget is None else budget.check if lazy else budget.copy
+        leaves = [self._leaf(leaf, shared, charge) for leaf in document.leaves]
         # A schema of Arrow's is not true of dtypes that Arrow lacks.
         pairs = zip(leaves, document.leaves, strict=True)
         lacking = [one for one, was in pairs if one is not was and not dtypes.get(one.header.dtype).arrow]
@@ -82,7 +86,12 @@ class Casting:
         if self._unused:
             raise UsageError(f"{self._option}: no tensor of floats goes by {min(self._unused)!r}", path=path)
 
-    def _leaf(self, leaf: Leaf, shared: dict[tuple[int, str], Deferred], budget: Budget | None) -> Leaf:
+    def _leaf(
+        self,
+        leaf: Leaf,
+        shared: dict[tuple[int, str], Deferred],
+        charge: Callable[[int, str, int], None] | None,
+    ) -> Leaf:
         value = leaf.value
         pattern = first_match(leaf.name, self._wanted)
         kind, dtype, shape, nbytes = leaf.header
@@ -95,8 +104,8 @@ class Casting:
         key = id(value), wanted
         if key not in shared:
             size = (nbytes or 0) // dtypes.get(dtype).itemsize * dtypes.get(wanted).itemsize
-            if budget is not None:
-                budget.copy(size, f"{leaf.name!r} as {wanted}", leaf.at)
+            if charge is not None:
+                charge(size, f"{leaf.name!r} as {wanted}", leaf.at)
 
             def cut(index: Any) -> Tensor:
                 return self.cast(leaf.part(index), wanted, leaf.name)  # type: ignore[return-value]

@@ -78,7 +78,7 @@ def casting_of(dtype: Any, chosen: Format) -> Casting | None:
         name = None if one is None else _name_of(one)
         if name is None or is_float(name) or "dtype" not in chosen.read_options:
             wanted[pattern] = None if name is None else check_target(name)
-    return Casting(wanted, "dtype")
+    return Casting(wanted, "dtype", required=isinstance(dtype, Mapping))
 
 
 def _name_of(dtype: Any) -> str:
@@ -108,11 +108,12 @@ def result(opened: Opened, wanted: Wanted, *, lazy: bool = False, own: bool = Fa
         casting = casting_of(wanted.told, opened.chosen)
         if casting is not None:
             found = [casting.apply(document, budget) for document in found]
-            if isinstance(wanted.dtype, Mapping):
-                casting.check_used(opened.path)
+            casting.check_used(opened.path)
         if wanted.like is None and flat:
             return _by_name(found, wanted)
-        objects = [_object(document, wanted, opened.path) for document in found]
+        objects: list[Any] = []
+        for document in found:
+            objects.append(_object(document, wanted, opened.path))
     # One object comes back as itself; a stream is a list, also when it has one item.
     return objects[0] if len(objects) == 1 and not found[0].item else objects
 

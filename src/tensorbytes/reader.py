@@ -147,14 +147,17 @@ class Reader(Displayed):
             raise TensorbytesError("the file is closed", path=self.path)
         with naming(self.path, self._mapped):
             for document in self._opened.decode(lazy):
-                yield document if self._casting is None else self._casting.apply(document)
+                yield document if self._casting is None else self._casting.apply(document, self._budget(), lazy)
 
     # What is found out once is kept when it is whole: other threads, and close(), may come in between.
 
     def _lazy(self) -> list[Document]:
         documents = self._documents
         if documents is None:
-            documents = self._documents = keep(self._decode(lazy=True), self._budget())
+            documents = keep(self._decode(lazy=True), self._budget())
+            if self._casting is not None:
+                self._casting.check_used(self.path)
+            self._documents = documents
         return documents
 
     def _names(self) -> dict[str, list[Leaf]]:
@@ -306,7 +309,8 @@ class StreamReader:
         with naming(path):
             for document in frame.assemble(self._records(), self._limits, 0):
                 if self._casting is not None:
-                    document = self._casting.apply(document, Budget(self._limits))
+                    size = sum(leaf.value.nbytes for leaf in document.leaves)
+                    document = self._casting.apply(document, Budget(self._limits, size))
                 yield build(document, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int, int]]:

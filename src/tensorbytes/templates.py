@@ -93,6 +93,7 @@ class _Filling:
         self._made: dict[tuple[Any, ...], Any] = {}  # tensors that several leaves share
         self._missing: dict[str, str] = {}  # names, and what the template has there
         self._different: list[tuple[str, str, str]] = []
+        self._castable = True  # whether casting would help with all of these
 
     # ---- looking: nothing is read but numbers ------------------------------------
 
@@ -108,8 +109,8 @@ class _Filling:
         if held is None:
             self._look_at_value(obj, found, path)
             return
-        if found is not None and "[" in found.kind:
-            self._take_apart(found, path)
+        if found is not None and "[" in found.kind and not self._take_apart(found, path, len(held)):
+            return
         for step, item in held:
             self.look(item, (*path, step))
 
@@ -120,15 +121,25 @@ class _Filling:
         exact = [one for one in free if [key for _, key in one.path] == keys]
         if len(exact) != 1 and len(free) > 1:
             self._different.append((_named(path), "one value", f"{len(free)} of that name"))
+            self._castable = False
         return next(iter(exact or free), None)
 
-    def _take_apart(self, leaf: Leaf, path: Path) -> None:
-        """A list of numbers, or of texts, was saved as one tensor: find its items by their positions."""
+    def _take_apart(self, leaf: Leaf, path: Path, size: int) -> bool:
+        """A list of numbers, or of texts, was saved as one tensor: find its items by their positions.
+
+        False if there are more or fewer of them than the template has.
+        """
         self._given[id(leaf)] = path
+        if leaf.header.shape != (size,):
+            found = leaf.header.shape[0] if leaf.header.shape else 0
+            self._different.append((_named(path), f"{size} items", f"{found} items"))
+            self._castable = False
+            return False
         for at, item in enumerate(restore(leaf, _no_tensor)):
             one = flatten(item, _no_tensor)[0]._replace(path=(*path, ("list", at)))
             self._leaves.append(one)
             self._by_name.setdefault(_joined(one.path), []).append(one)
+        return True
 
     def _look_at_value(self, obj: Any, leaf: Leaf | None, path: Path) -> None:
         if obj is None:  # nothing is wanted
@@ -138,25 +149,9 @@ class _Filling:
             return
         self._given[id(leaf)] = path
         self._places[path] = leaf
-        if not self._fits(obj, leaf):
+        if not _fits(obj, leaf, self._cast):
             self._different.append((_named(path), _about(obj), _about_leaf(leaf)))
-
-    def _fits(self, obj: Any, leaf: Leaf) -> bool:
-        if is_scalar(obj):
-            return _scalar_of(leaf, type(obj)) is not None
-        got, wanted = leaf.header, frameworks.outline(obj)
-        if leaf.kind in _PYTHON:
-            number = restore(leaf, _no_tensor)
-            exact = _holds_scalar(wanted, type(number)) and _tensor_of(number, wanted.dtype) is not None
-            return exact or (wanted.shape == () and self._casts(got, wanted))
-        if leaf.kind not in ("", "numpy") or got.kind != wanted.kind:
-            return False
-        if wanted.kind != "ragged" and not _same_shape(wanted.shape, got.shape):
-            return False
-        return got.dtype == wanted.dtype or self._casts(got, wanted)
-
-    def _casts(self, got: Header, wanted: Header) -> bool:
-        return self._cast and is_float(got.dtype) and wanted.dtype in FLOATS
+            self._castable = self._castable and _fits(obj, leaf, cast=True)
 
     def report(self, strict: bool, path: str | None) -> None:
         """Raise what does not fit, or warn of it."""
@@ -183,7 +178,7 @@ class _Filling:
         if not self._different and strict and not nothing:
             why = "to keep the template's values for what is missing, and to leave out what is left over"
             return [Hint("strict", False, why, of="load")]
-        if self._different and not self._cast:
+        if self._different and self._castable and not self._cast:
             return [Hint("dtype", "like", "to cast floats to the template's dtypes", of="load")]
         return []
 
@@ -205,15 +200,35 @@ class _Filling:
 
     def _tensor(self, leaf: Leaf, obj: Any) -> Any:
         dtype = frameworks.outline(obj).dtype
-        key = (id(leaf.value), dtype, type(obj), getattr(obj, "requires_grad", None))
+        # Tied tensors stay so, where the template wants the same of both.
+        place = [str(getattr(obj, name, "")) for name in ("requires_grad", "device", "sharding")]
+        key = (id(leaf.value), dtype, type(obj), *place)
         if key not in self._made:
             value: Any = leaf.read()
             if leaf.kind in _PYTHON:
-                value = _tensor_of(restore(leaf, _no_tensor), dtype) or value
+                exact = _tensor_of(restore(leaf, _no_tensor), dtype)
+                value = value if exact is None else exact
             if value.header.dtype != dtype:
                 value = Casting(dtype).cast(value, dtype, leaf.name)
             self._made[key] = frameworks.from_value_like(value, obj, self._device)
         return self._made[key]
+
+
+def _fits(obj: Any, leaf: Leaf, cast: bool) -> bool:
+    """Whether what was loaded can stand for a value of the template; `cast`: floats may have to be cast."""
+    if is_scalar(obj):
+        return _scalar_of(leaf, type(obj)) is not None
+    got, wanted = leaf.header, frameworks.outline(obj)
+    casts = cast and is_float(got.dtype) and wanted.dtype in FLOATS
+    if leaf.kind in _PYTHON:
+        number = restore(leaf, _no_tensor)
+        exact = _holds_scalar(wanted, type(number)) and _tensor_of(number, wanted.dtype) is not None
+        return exact or (wanted.shape == () and casts)
+    if leaf.kind not in ("", "numpy") or got.kind != wanted.kind:
+        return False
+    if wanted.kind != "ragged" and not _same_shape(wanted.shape, got.shape):
+        return False
+    return got.dtype == wanted.dtype or casts
 
 
 def _joined(path: Path) -> str:

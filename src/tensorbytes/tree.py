@@ -311,7 +311,7 @@ def refusal(obj: Any, path: Path) -> UnsupportedError:
         f"{what}{where} is neither a tensor nor a plain Python value",
         tensor=tensor,
         expected="a tensor of numpy, torch, tensorflow, jax or scipy, a number, text, bytes or None, "
-        "or a dict, list or tuple of them",
+        "or a dict, list, tuple or dataclass of them",
     )
 
 
