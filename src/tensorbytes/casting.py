@@ -86,21 +86,25 @@ class Casting:
         if self._unused:
             raise UsageError(f"{self._option}: no tensor of floats goes by {min(self._unused)!r}", path=path)
 
+    def wanted(self, leaf: Leaf) -> str | None:
+        """What a leaf is to be cast to; None if it stays as it is. Only its name and its header are asked."""
+        pattern, dtype = first_match(leaf.name, self._wanted), leaf.header.dtype
+        if pattern is None or not is_float(dtype) or leaf.kind not in ("", "numpy"):
+            return None
+        self._unused.discard(pattern)
+        return None if dtype == self._wanted[pattern] else self._wanted[pattern]
+
     def _leaf(
         self,
         leaf: Leaf,
         shared: dict[tuple[int, str], Deferred],
         charge: Callable[[int, str, int], None] | None,
     ) -> Leaf:
+        wanted = self.wanted(leaf)
+        if wanted is None:
+            return leaf
         value = leaf.value
-        pattern = first_match(leaf.name, self._wanted)
         kind, dtype, shape, nbytes = leaf.header
-        if pattern is None or not is_float(dtype) or leaf.kind not in ("", "numpy"):
-            return leaf
-        self._unused.discard(pattern)
-        wanted = self._wanted[pattern]
-        if wanted is None or dtype == wanted:
-            return leaf
         key = id(value), wanted
         if key not in shared:
             size = (nbytes or 0) // dtypes.get(dtype).itemsize * dtypes.get(wanted).itemsize

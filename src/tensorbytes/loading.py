@@ -70,13 +70,13 @@ def casting_of(dtype: Any, chosen: Format) -> Casting | None:
     """
     if dtype is None or not chosen.self_describing:
         return None
-    from tensorbytes.casting import Casting, check_target, is_float
+    from tensorbytes.casting import FLOATS, Casting, check_target
 
     given = dtype if isinstance(dtype, Mapping) else {"*": dtype}
     wanted: dict[str, str | None] = {}
     for pattern, one in given.items():
         name = None if one is None else _name_of(one)
-        if name is None or is_float(name) or "dtype" not in chosen.read_options:
+        if name is None or name in FLOATS or "dtype" not in chosen.read_options:
             wanted[pattern] = None if name is None else check_target(name)
     return Casting(wanted, "dtype", required=isinstance(dtype, Mapping))
 

@@ -14,22 +14,26 @@ from tensorbytes.tree import Document, Leaf, Path, Step
 
 
 def pick(document: Document, takes: Callable[[str | None], bool]) -> Document:
-    """The document of the leaves whose name is taken, and of the masks of these."""
-    taken = {id(leaf) for leaf in document.leaves if takes(leaf.name)}
-    taken |= _masks(document, [leaf for leaf in document.leaves if id(leaf) in taken])
-    kept = [leaf for leaf in document.leaves if id(leaf) in taken]
-    return document._replace(leaves=keep_positions(kept, document.leaves))
+    """The document of the leaves whose name is taken, and of their masks. Of others, only the names are asked."""
+    taken = [takes(leaf.name) for leaf in document.leaves]
+    if all(taken):
+        return document
+    kept = [leaf for leaf, one in zip(document.leaves, taken, strict=True) if one]
+    masks = _masks(document, kept)
+    kept = [leaf for leaf, one in zip(document.leaves, taken, strict=True) if one or leaf.name in masks]
+    return document._replace(leaves=_keep_positions(kept, [leaf.name for leaf in document.leaves]))
 
 
-def _masks(document: Document, kept: list[Leaf]) -> set[int]:
-    """The leaves that tell what of these is missing: by their paths in a table, by its note in any other document."""
-    paths = {leaf.path[:depth] for leaf in kept for depth in range(1, len(leaf.path) + 1)}
-    found = {id(leaf) for leaf in document.leaves if is_mask(leaf) and leaf.path[:-1] in paths}
+def _masks(document: Document, kept: list[Leaf]) -> set[str | None]:
+    """The names of what tells what of some leaves is missing: by paths in a table, by a note in other documents."""
+    if document.rows is not None:
+        paths = {leaf.path[:depth] for leaf in kept for depth in range(1, len(leaf.path) + 1)}
+        return {leaf.name for leaf in document.leaves if is_mask(leaf) and leaf.path[:-1] in paths}
     told = owners(document.origin)
     names = {str(leaf.name) for leaf in kept}
     for _ in range(2 if told else 0):  # masks have lengths, too
         names |= {column for column, owner in told.items() if columns_below(owner, names)}
-    return found | {id(leaf) for leaf in document.leaves if leaf.name in told and leaf.name in names}
+    return {name for name in told if name in names}
 
 
 def is_mask(leaf: Leaf) -> bool:
@@ -37,25 +41,24 @@ def is_mask(leaf: Leaf) -> bool:
     return bool(leaf.path) and leaf.path[-1][0] == "mask"
 
 
-def keep_positions(kept: list[Leaf], every: list[Leaf]) -> list[Leaf]:
+def _keep_positions(kept: list[Leaf], names: list[str | None]) -> list[Leaf]:
     """The leaves with paths in which lists that lost items are dicts of positions."""
-    before, since = _items(every), _items(kept)
-    if all(before[place] == since[place] for place in since):
+    since: dict[Path, set[str]] = {}  # the positions that are left of each list and tuple
+    for leaf in kept:
+        for depth, (kind, key) in enumerate(leaf.path):
+            if kind in ("list", "tuple"):
+                since.setdefault(leaf.path[:depth], set()).add(str(key))
+    torn = {place for place, left in since.items() if left < _positions(place, names)}
+    if not torn:
         return kept
 
     def step(path: Path, depth: int) -> Step:
-        kind, key = path[depth]
-        torn = kind in ("list", "tuple") and before[path[:depth]] != since[path[:depth]]
-        return ("number", key) if torn else (kind, key)
+        return ("number", path[depth][1]) if path[:depth] in torn else path[depth]
 
     return [leaf._replace(path=tuple(step(leaf.path, depth) for depth in range(len(leaf.path)))) for leaf in kept]
 
 
-def _items(leaves: list[Leaf]) -> dict[Path, set[str | int]]:
-    """The positions that there are of each list and tuple."""
-    found: dict[Path, set[str | int]] = {}
-    for leaf in leaves:
-        for depth, (kind, key) in enumerate(leaf.path):
-            if kind in ("list", "tuple"):
-                found.setdefault(leaf.path[:depth], set()).add(key)
-    return found
+def _positions(place: Path, names: list[str | None]) -> set[str]:
+    """The positions of a list by the names of what is in it."""
+    start = "".join(f"{key}/" for _, key in place)
+    return {name[len(start) :].partition("/")[0] for name in names if name is not None and name.startswith(start)}

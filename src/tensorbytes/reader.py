@@ -146,8 +146,7 @@ class Reader(Displayed):
         if self._opened is None:
             raise TensorbytesError("the file is closed", path=self.path)
         with naming(self.path, self._mapped):
-            for document in self._opened.decode(lazy):
-                yield document if self._casting is None else self._casting.apply(document, self._budget(), lazy)
+            yield from self._opened.decode(lazy)
 
     # What is found out once is kept when it is whole: other threads, and close(), may come in between.
 
@@ -156,6 +155,8 @@ class Reader(Displayed):
         if documents is None:
             documents = keep(self._decode(lazy=True), self._budget())
             if self._casting is not None:
+                for leaf in itertools.chain.from_iterable(document.leaves for document in documents):
+                    self._casting.wanted(leaf)
                 self._casting.check_used(self.path)
             self._documents = documents
         return documents
@@ -213,7 +214,7 @@ class Reader(Displayed):
         if isinstance(key, str):
             found = self._names().get(key, [])
             if len(found) == 1:
-                return Entry(found[0], self._convert, self.path, self._mapped)
+                return self._entry(found[0])
             if found:
                 raise MissingNameError(
                     f"{len(found)} tensors are named {key!r}",
@@ -233,8 +234,19 @@ class Reader(Displayed):
             ) from None
         return self._restore(self._lazy()[number])
 
+    def _entry(self, leaf: Leaf) -> Entry:
+        (cast,) = self._cast(Document([leaf])).leaves
+        return Entry(cast, self._convert, self.path, self._mapped)
+
+    def _cast(self, document: Document) -> Document:
+        if self._casting is None:
+            return document
+        with naming(self.path, self._mapped):
+            return self._casting.apply(document, self._budget(), lazy=True)
+
     def _restore(self, document: Document) -> Any:
         """An object, once everything of it is verified."""
+        document = self._cast(document)
         with naming(self.path, self._mapped):
             for leaf in document.leaves:
                 if leaf.check is not None:
@@ -243,7 +255,7 @@ class Reader(Displayed):
 
     def entries(self) -> list[Entry]:
         """Every tensor of the file, named or not, unread."""
-        return [Entry(leaf, self._convert, self.path, self._mapped) for doc in self._lazy() for leaf in doc.leaves]
+        return [self._entry(leaf) for document in self._lazy() for leaf in document.leaves]
 
     def __iter__(self) -> Iterator[Any]:
         """The objects of the file one after another, each verified."""

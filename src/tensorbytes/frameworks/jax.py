@@ -81,6 +81,8 @@ def _device(where: str | None) -> Any:
 
 def children(obj: Any) -> Children | None:
     """What a structure holds whose type is registered; None for anything else."""
+    if type(obj).__module__ == "builtins" or hasattr(obj, "__next__"):  # JAX warns of iterators
+        return None
     found, _ = jax.tree_util.tree_flatten_with_path(obj, is_leaf=lambda x: x is not obj)
     if len(found) == 1 and not found[0][0]:  # a leaf
         return None
