@@ -31,11 +31,25 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def check_target(wanted: str) -> str:
-    """The name of a dtype that floats can be cast to."""
-    if wanted not in FLOATS:
+def target_name(wanted: Any) -> str:
+    """Our name of a dtype that floats can be cast to."""
+    name = dtype_name(wanted)
+    if name not in FLOATS:
         raise unknown("dtype to cast to", wanted, FLOATS)
-    return wanted
+    return name
+
+
+def dtype_name(given: Any) -> str | None:
+    """Our name of a dtype, which may be one of a framework; None if it is not one."""
+    if isinstance(given, str) and given in dtypes.DTYPES:
+        return given
+    text = str(given)
+    if text.startswith("torch.") and text[6:] in dtypes.BY_TORCH:
+        return dtypes.BY_TORCH[text[6:]].name
+    try:
+        return dtypes.from_numpy(np.dtype(getattr(given, "as_numpy_dtype", given))).name
+    except (TypeError, ValueError):
+        return None
 
 
 class Casting:
@@ -47,15 +61,11 @@ class Casting:
     stay what they are.
     """
 
-    def __init__(
-        self, cast: str | Mapping[str, str | None] | None, option: str = "cast", required: bool = True
-    ) -> None:
-        self._wanted = {"*": cast} if isinstance(cast, str) else dict(cast or {})
+    def __init__(self, cast: Any, option: str = "cast", required: bool = True) -> None:
+        given = cast if isinstance(cast, Mapping) else {} if cast is None else {"*": cast}
+        self._wanted = {pattern: None if one is None else target_name(one) for pattern, one in given.items()}
         self._option = option
         self._unused = set(self._wanted) if required else set()
-        for wanted in self._wanted.values():
-            if wanted is not None:
-                check_target(wanted)
         # What was lost, in words, by name: known once the tensors were looked at.
         self.losses: dict[str, str] = {}
         # The leaves that are cast, by the values that stand for them; why one can't be.

@@ -7,18 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tensorbytes import dtypes, frameworks
+from tensorbytes import frameworks
 from tensorbytes.budget import Budget
-from tensorbytes.errors import CorruptError, Hint, MissingNameError, UsageError, unknown
+from tensorbytes.errors import CorruptError, Hint, MissingNameError, UsageError
 from tensorbytes.formats import Format, frame
 from tensorbytes.formats._opened import Opened
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.patterns import Patterns, missing_name
-from tensorbytes.picking import is_mask
-from tensorbytes.rows import owners
+from tensorbytes.picking import is_mask, told_masks
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Document, Leaf, check_unread, read_all, to_plain, unflatten
 
@@ -70,28 +67,12 @@ def casting_of(dtype: Any, chosen: Format) -> Casting | None:
     """
     if dtype is None or not chosen.self_describing:
         return None
-    from tensorbytes.casting import FLOATS, Casting, check_target
+    from tensorbytes.casting import FLOATS, Casting, dtype_name
 
     given = dtype if isinstance(dtype, Mapping) else {"*": dtype}
-    wanted: dict[str, str | None] = {}
-    for pattern, one in given.items():
-        name = None if one is None else _name_of(one)
-        if name is None or name in FLOATS or "dtype" not in chosen.read_options:
-            wanted[pattern] = None if name is None else check_target(name)
-    return Casting(wanted, "dtype", required=isinstance(dtype, Mapping))
-
-
-def _name_of(dtype: Any) -> str:
-    """Our name of a dtype, which may be one of a framework."""
-    if isinstance(dtype, str) and dtype in dtypes.DTYPES:
-        return dtype
-    text = str(dtype)
-    if text.startswith("torch.") and text[6:] in dtypes.BY_TORCH:
-        return dtypes.BY_TORCH[text[6:]].name
-    try:
-        return dtypes.from_numpy(np.dtype(getattr(dtype, "as_numpy_dtype", dtype))).name
-    except (TypeError, ValueError):
-        raise unknown("dtype", dtype, dtypes.DTYPES) from None
+    if "dtype" in chosen.read_options:
+        given = {pattern: one for pattern, one in given.items() if one is None or dtype_name(one) in FLOATS}
+    return Casting(given, "dtype", required=isinstance(dtype, Mapping))
 
 
 def result(opened: Opened, wanted: Wanted, *, lazy: bool = False, own: bool = False) -> Any:
@@ -181,7 +162,7 @@ def _by_name(found: list[Document], wanted: Wanted) -> Any:
     named: dict[str, Leaf] = {}
     masks: dict[str, Leaf] = {}
     for document in found:
-        told = owners(document.origin)
+        told = told_masks(document)
         for leaf in _checked(document):
             if leaf.name in asked:
                 named[leaf.name] = leaf

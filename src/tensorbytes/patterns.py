@@ -6,17 +6,27 @@ one of some. A name that is the very text of a pattern goes by it as well, so th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable, Collection, Iterable
+from fnmatch import translate
+from functools import lru_cache
 
 from tensorbytes.errors import MissingNameError, UsageError, nearest
 
 _SHOWN = 5
+_MARKS = re.compile(r"[*?[]")
 
 
 def goes_by(name: str | None, pattern: str) -> bool:
     """Whether a tensor of this name is meant by a pattern. None is the name of one that has none."""
-    return pattern == name or fnmatchcase(name or "", pattern)
+    matches = _matcher(pattern)
+    return pattern == name or (matches is not None and matches(name or "") is not None)
+
+
+@lru_cache(1024)
+def _matcher(pattern: str) -> Callable[[str], object] | None:
+    """What tells whether a name goes by a pattern; None for a text that is nobody's but its own."""
+    return re.compile(translate(pattern)).match if _MARKS.search(pattern) else None
 
 
 def first_match(name: str | None, patterns: Iterable[str]) -> str | None:
@@ -33,9 +43,13 @@ class Patterns:
             if not isinstance(one, str):
                 raise UsageError("names=", expected="names or patterns, such as 'model/*'", got=repr(one))
         self.unused = set(self.asked)
+        self._names = set(self.asked)
+        self._patterns = [one for one in self.asked if _MARKS.search(one)]
 
     def takes(self, name: str | None) -> bool:
-        found = [pattern for pattern in self.asked if goes_by(name, pattern)]
+        found = [pattern for pattern in self._patterns if goes_by(name, pattern)]
+        if name in self._names:
+            found.append(name)
         self.unused.difference_update(found)
         return bool(found)
 

@@ -7,9 +7,11 @@ Columns of tables bring along what tells which of their rows there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from tensorbytes.errors import CorruptError
 from tensorbytes.rows import columns_below, owners
+from tensorbytes.tensor import InvalidValueError
 from tensorbytes.tree import Document, Leaf, Path, Step
 
 
@@ -29,11 +31,19 @@ def _masks(document: Document, kept: list[Leaf]) -> set[str | None]:
     if document.rows is not None:
         paths = {leaf.path[:depth] for leaf in kept for depth in range(1, len(leaf.path) + 1)}
         return {leaf.name for leaf in document.leaves if is_mask(leaf) and leaf.path[:-1] in paths}
-    told = owners(document.origin)
+    told = told_masks(document)
     names = {str(leaf.name) for leaf in kept}
     for _ in range(2 if told else 0):  # masks have lengths, too
         names |= {column for column, owner in told.items() if columns_below(owner, names)}
     return {name for name in told if name in names}
+
+
+def told_masks(document: Document) -> dict[str, str]:
+    """The leaves that are noted to be masks or lengths of others, and of which."""
+    try:
+        return owners(document.origin)
+    except InvalidValueError as error:
+        raise CorruptError(error.fault, at=0) from None
 
 
 def is_mask(leaf: Leaf) -> bool:
@@ -48,7 +58,8 @@ def _keep_positions(kept: list[Leaf], names: list[str | None]) -> list[Leaf]:
         for depth, (kind, key) in enumerate(leaf.path):
             if kind in ("list", "tuple"):
                 since.setdefault(leaf.path[:depth], set()).add(str(key))
-    torn = {place for place, left in since.items() if left < _positions(place, names)}
+    before = _positions(since, names)
+    torn = {place for place, left in since.items() if left < before[place]}
     if not torn:
         return kept
 
@@ -58,7 +69,17 @@ def _keep_positions(kept: list[Leaf], names: list[str | None]) -> list[Leaf]:
     return [leaf._replace(path=tuple(step(leaf.path, depth) for depth in range(len(leaf.path)))) for leaf in kept]
 
 
-def _positions(place: Path, names: list[str | None]) -> set[str]:
-    """The positions of a list by the names of what is in it."""
-    start = "".join(f"{key}/" for _, key in place)
-    return {name[len(start) :].partition("/")[0] for name in names if name is not None and name.startswith(start)}
+def _positions(places: Iterable[Path], names: list[str | None]) -> dict[Path, set[str]]:
+    """The positions of each of some lists, by the names of what is in them."""
+    starts = {"".join(f"{key}/" for _, key in place): place for place in places}
+    found: dict[Path, set[str]] = {place: set() for place in starts.values()}
+    longest = max(map(len, starts), default=0)
+    for name in names:
+        start = ""
+        for key in (name or "").split("/"):
+            if start in starts:
+                found[starts[start]].add(key)
+            start += f"{key}/"
+            if len(start) > longest:
+                break
+    return found

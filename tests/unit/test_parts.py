@@ -10,6 +10,7 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes.deferred import Deferred
+from tests.support.work import check_linear
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 STATE = {
@@ -193,6 +194,58 @@ def test_one_pass_over_records_for_all_columns(tmp_path, monkeypatch):
     assert asked == [["a", "c"]]
 
 
+@pytest.mark.parametrize(
+    "names", [lambda n: [f"l{k}/0" for k in range(n)], lambda n: ["l*/0"]], ids=["names", "pattern"]
+)
+def test_many_names_take_their_time_and_no_more(names):
+    def use(given):
+        data, asked = given
+        return tb.loads(data, names=asked)
+
+    check_linear(lambda n: (tb.dumps({f"l{k}": [W, W] for k in range(n)}), names(n)), use, 20)
+
+
+def test_a_name_of_nothing_but_slashes():
+    data = tb.dumps({"l": [W, W], "/" * 300_000: W})
+    assert list(tb.loads(data, names=["l/1*"])["l"]) == [1]
+
+
+def test_models_of_onnx(tmp_path):
+    import onnx
+    from onnx import helper, numpy_helper
+
+    tensors = [numpy_helper.from_array(W + n, name) for n, name in enumerate(("enc.w", "enc.v", "dec.w"))]
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], tensors)), tmp_path / "m.onnx")
+    found = tb.load(tmp_path / "m.onnx", names=["enc.*"], dtype="float16")
+    assert tb.equal(found, {"enc.w": W.astype(np.float16), "enc.v": (W + 1).astype(np.float16)})
+
+
+def test_shards(tmp_path):
+    from safetensors.numpy import load_file
+
+    tb.save({f"layer.{n}.w": W + n for n in range(4)}, tmp_path / "m.safetensors", max_shard_bytes=W.nbytes + 8)
+    found = tb.load(tmp_path / "m.safetensors.index.json", names=["layer.[13].*"])
+    assert list(found) == ["layer.1.w", "layer.3.w"]
+    assert tb.equal(found["layer.3.w"], load_file(tmp_path / "m-00004-of-00004.safetensors")["layer.3.w"])
+
+
+def test_objects_elsewhere_are_not_met(tmp_path):
+    import argparse
+
+    import torch
+
+    torch.save({"model": {"w": torch.ones(2)}, "args": argparse.Namespace(a=1)}, tmp_path / "x.pt")
+    assert tb.load(tmp_path / "x.pt", names=["model/*"])["model"]["w"].tolist() == [1, 1]
+    with pytest.raises(tb.errors.UnsupportedError, match=r"'argparse\.Namespace' at 'args'"):
+        tb.load(tmp_path / "x.pt", names=["*"])
+
+
+def test_a_note_of_masks_that_is_not_sound():
+    data = tb.dumps({"a": W, "b": W}, origin={"masks": "nonsense"})
+    with pytest.raises(tb.errors.CorruptError, match="the note of masks and levels is not sound"):
+        tb.loads(data, names=["a"])
+
+
 def test_a_part_is_in_memory_of_its_own(tmp_path):
     tb.save(STATE, tmp_path / "x.safetensors")
     own = tb.load(tmp_path / "x.safetensors", names=["model/*"])["model"]["w"]
@@ -295,7 +348,7 @@ def test_slips_in_dtype(tmp_path):
     data = tb.dumps({"w": np.ones(2), "n": np.arange(3)})
     with pytest.raises(tb.errors.UsageError, match="unknown dtype to cast to 'int8'"):
         tb.loads(data, dtype="int8")
-    with pytest.raises(tb.errors.UsageError, match="unknown dtype 'nonsense'"):
+    with pytest.raises(tb.errors.UsageError, match="unknown dtype to cast to 'nonsense'"):
         tb.loads(data, dtype="nonsense")
     with pytest.raises(tb.errors.UsageError, match="dtype: no tensor of floats goes by 'n'"):
         tb.loads(data, dtype={"n": "float32"})
