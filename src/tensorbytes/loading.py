@@ -103,10 +103,9 @@ def _object(document: Document, wanted: Wanted, path: str) -> Any:
     if wanted.like is not None:
         from tensorbytes import templates
 
-        leaves = to_plain(document).leaves
         return templates.fill(
             wanted.like,
-            leaves,
+            to_plain(document._replace(leaves=_checked(document))).leaves,
             strict=wanted.strict,
             cast=wanted.casts_like,
             device=wanted.device,

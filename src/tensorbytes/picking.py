@@ -7,7 +7,7 @@ Columns of tables bring along what tells which of their rows there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from tensorbytes.errors import CorruptError
 from tensorbytes.rows import columns_below, owners
@@ -58,8 +58,8 @@ def _keep_positions(kept: list[Leaf], names: list[str | None]) -> list[Leaf]:
         for depth, (kind, key) in enumerate(leaf.path):
             if kind in ("list", "tuple"):
                 since.setdefault(leaf.path[:depth], set()).add(str(key))
-    before = _positions(since, names)
-    torn = {place for place, left in since.items() if left < before[place]}
+    before = _positions({_start(place) for place in since}, names)
+    torn = {place for place, left in since.items() if left < before[_start(place)]}
     if not torn:
         return kept
 
@@ -69,16 +69,20 @@ def _keep_positions(kept: list[Leaf], names: list[str | None]) -> list[Leaf]:
     return [leaf._replace(path=tuple(step(leaf.path, depth) for depth in range(len(leaf.path)))) for leaf in kept]
 
 
-def _positions(places: Iterable[Path], names: list[str | None]) -> dict[Path, set[str]]:
+def _start(place: Path) -> str:
+    """How the names start of what is in a container."""
+    return "".join(f"{key}/" for _, key in place)
+
+
+def _positions(starts: Collection[str], names: list[str | None]) -> dict[str, set[str]]:
     """The positions of each of some lists, by the names of what is in them."""
-    starts = {"".join(f"{key}/" for _, key in place): place for place in places}
-    found: dict[Path, set[str]] = {place: set() for place in starts.values()}
+    found: dict[str, set[str]] = {start: set() for start in starts}
     longest = max(map(len, starts), default=0)
     for name in names:
         start = ""
         for key in (name or "").split("/"):
-            if start in starts:
-                found[starts[start]].add(key)
+            if start in found:
+                found[start].add(key)
             start += f"{key}/"
             if len(start) > longest:
                 break

@@ -26,7 +26,7 @@ import numpy as np
 from tensorbytes import dtypes, frameworks
 from tensorbytes.casting import FLOATS, Casting, is_float
 from tensorbytes.errors import Hint, TemplateError, TemplateWarning, UnsupportedError, UsageError
-from tensorbytes.tensor import Header, Strings, Tensor, Value
+from tensorbytes.tensor import Header, Strings, Value
 from tensorbytes.tree import (
     Children,
     Leaf,
@@ -116,7 +116,8 @@ class _Filling:
 
     def _find(self, path: Path) -> Leaf | None:
         """What was loaded for a place: the same keys lead to it, or its name is the same."""
-        free = [one for one in self._by_name.get(_joined(path), ()) if self._given.get(id(one), path) == path]
+        named = [one for one in self._by_name.get(_joined(path), ()) if bool(one.path) == bool(path)]
+        free = [one for one in named if self._given.get(id(one), path) == path]
         keys = [key for _, key in path]
         exact = [one for one in free if [key for _, key in one.path] == keys]
         if len(exact) != 1 and len(free) > 1:
@@ -276,13 +277,14 @@ def _rebuilt(obj: Any, items: list[Any]) -> Any:
         return type(obj)._make(items)
     if isinstance(obj, dict):
         made = copy.copy(obj)
-        made.update(zip(obj, items, strict=True))
+        for key, item in zip(obj, items, strict=True):
+            made[key] = item
         return made
-    if frameworks.children(obj) is not None and not dataclasses.is_dataclass(obj):
-        return frameworks.rebuilt(obj, items)
-    if isinstance(obj, Mapping):
+    if isinstance(obj, Mapping) and frameworks.children(obj) is None:
         return _mapping_like(obj, dict(zip(obj, items, strict=True)))
-    return _dataclass_like(obj, dict(zip(data_fields(obj), items, strict=True)))
+    if dataclasses.is_dataclass(obj) and not isinstance(obj, Mapping):
+        return _dataclass_like(obj, dict(zip(data_fields(obj), items, strict=True)))
+    return frameworks.rebuilt(obj, items)
 
 
 def _mapping_like(obj: Any, items: dict[Any, Any]) -> Any:
@@ -331,13 +333,12 @@ def _tensor_of(number: Any, dtype: str) -> Value | None:
     if isinstance(number, str | bytes):
         return frameworks.to_value(np.array(number, object))
     try:
-        made = np.asarray(number, dtypes.to_numpy(dtype))
+        with np.errstate(all="ignore"):
+            made = np.asarray(number, dtypes.to_numpy(dtype))
     except (OverflowError, UnsupportedError):
         return None
-    back = type(number)(made[()])
-    if back != number and number == number:
-        return None
-    return Tensor(dtype, (), made.reshape(1).view(np.uint8))
+    same = type(number)(made[()]) == number or number != number
+    return frameworks.to_value(made) if same else None
 
 
 def _same_shape(wanted: tuple[int | None, ...], got: tuple[int | None, ...]) -> bool:
@@ -352,9 +353,9 @@ def _about(obj: Any) -> str:
 
 
 def _about_leaf(leaf: Leaf) -> str:
-    return {"": _about_header(leaf.header), "numpy": _about_header(leaf.header), "none": "None"}.get(
-        leaf.kind, leaf.kind
-    )
+    if leaf.kind in ("", "numpy"):
+        return _about_header(leaf.header)
+    return "None" if leaf.kind == "none" else leaf.kind
 
 
 def _about_header(header: Header) -> str:

@@ -66,6 +66,12 @@ def test_a_list_with_holes_is_a_dict_of_positions():
     assert list(first) == [0, 1]
 
 
+def test_lists_whose_names_start_the_same():
+    data = tb.dumps({"a": {"b": [W, W]}, "a/b": [W, W, W], "a/b/c": W})
+    found = tb.loads(data, names=["a/b/[01]"])
+    assert list(found["a/b"]) == list(found["a"]["b"]) == [0, 1]
+
+
 def test_names_that_look_like_patterns():
     data = tb.dumps({"a[0]": 1, "a0": 2, "b*": 3, "bc": 4})
     assert tb.loads(data, names=["a[0]"]) == {"a[0]": 1}  # whoever asks for names of keys() gets these

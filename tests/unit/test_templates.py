@@ -7,6 +7,7 @@ import pickle
 import types
 import typing
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -153,6 +154,7 @@ def test_numbers_are_the_same_in_both_types():
         (np.array(2.5, np.float32), 0.0, 2.5),
         (0.5, torch.zeros(()), 0.5),
         (True, np.array(False), True),
+        (-1, np.zeros((), ml_dtypes.int4), -1),
         ("x", np.array("", object), "x"),
         (np.array("x", object), "", "x"),
         (1 << 70, 0, 1 << 70),
@@ -168,6 +170,7 @@ def test_numbers_are_the_same_in_both_types():
     [
         (300, np.zeros((), np.int8), r"expected int8\[\], got int"),
         (0.1, np.zeros((), np.float32), r"expected float32\[\], got float"),
+        (1e300, np.zeros((), np.float16), r"expected float16\[\], got float"),
         (3, 0.0, "expected float, got int"),
         (1, True, "expected bool, got int"),
         (b"x", "", "expected str, got bytes"),
