@@ -122,7 +122,9 @@ class Casting:
                 charge(size, f"{leaf.name!r} as {wanted}", leaf.at)
 
             def cut(index: Any) -> Tensor:
-                return self.cast(leaf.part(index), wanted, leaf.name)  # type: ignore[return-value]
+                made = self.cast(leaf.part(index), wanted, leaf.name)
+                assert isinstance(made, Tensor)
+                return made
 
             parts = cut if kind == "tensor" and value.in_parts else None
             later = Deferred(

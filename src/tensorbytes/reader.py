@@ -242,7 +242,9 @@ class Reader(Displayed):
         if self._casting is None:
             return document
         with naming(self.path, self._mapped):
-            return self._casting.apply(document, self._budget(), lazy=True)
+            cast = self._casting.apply(document, self._budget(), lazy=True)
+        self._casting.forget()
+        return cast
 
     def _restore(self, document: Document) -> Any:
         """An object, once everything of it is verified."""
@@ -323,6 +325,7 @@ class StreamReader:
                 if self._casting is not None:
                     size = sum(leaf.value.nbytes for leaf in document.leaves)
                     document = self._casting.apply(document, Budget(self._limits, size))
+                    self._casting.forget()
                 yield build(document, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int, int]]:

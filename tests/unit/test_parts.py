@@ -389,6 +389,9 @@ def test_streams_are_cast(tmp_path):
     with tb.open(tmp_path / "x.tb", "w") as file:
         for n in range(3):
             file.write({"x": np.full(2, n, np.float64)})
+    with tb.open(tmp_path / "x.tb", dtype="float16") as file:
+        assert [one["x"].dtype.name for one in file] == ["float16"] * 3
+        assert not file._casting._cast_leaves  # nothing is held for what was given already
     found = list(tb.open(Pipe((tmp_path / "x.tb").read_bytes()), dtype={"x": "float16"}))
     assert [one["x"].dtype.name for one in found] == ["float16"] * 3
     assert [one["x"].dtype.name for one in tb.load(tmp_path / "x.tb", dtype="float16")] == ["float16"] * 3

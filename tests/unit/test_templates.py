@@ -189,6 +189,15 @@ def test_what_differs(saved, template, words):
         tb.loads(tb.dumps({"x": saved}), like={"x": template})
 
 
+def test_times():
+    days = np.array(["2026-01-01"], "M8[D]")
+    assert tb.loads(tb.dumps({"t": days}), like={"t": np.zeros(1, ">M8[D]")})["t"] == days
+    with pytest.raises(
+        tb.errors.UnsupportedError, match=r"another unit.*ns\], got datetime64\[D\]"
+    ):
+        tb.loads(tb.dumps({"t": days}), like={"t": np.zeros(1, "M8[ns]")})
+
+
 def test_sparse_and_ragged_values():
     import scipy.sparse
 

@@ -116,4 +116,6 @@ def like(value: Value, x: Any, device: str | None) -> Any:
         weak = jax.numpy.asarray(made.item())
         made = weak if weak.dtype == made.dtype else made
     sharding = getattr(x, "sharding", None) if device is None else None
+    if isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):  # which has no devices
+        sharding = None
     return made if sharding is None or sharding == made.sharding else jax.device_put(made, sharding)

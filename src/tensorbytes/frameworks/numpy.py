@@ -162,4 +162,6 @@ def outline(x: Any) -> Header | None:
 
 def like(value: Value, x: Any, device: str | None) -> Any:
     made = from_value(value, device)
+    if x.dtype.kind in "mM" and made.dtype != x.dtype.newbyteorder("<"):
+        raise UnsupportedError("times of another unit than the template's", expected=str(x.dtype), got=str(made.dtype))
     return made[()] if isinstance(x, np.generic) else made
