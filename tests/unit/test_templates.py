@@ -192,9 +192,7 @@ def test_what_differs(saved, template, words):
 def test_times():
     days = np.array(["2026-01-01"], "M8[D]")
     assert tb.loads(tb.dumps({"t": days}), like={"t": np.zeros(1, ">M8[D]")})["t"] == days
-    with pytest.raises(
-        tb.errors.UnsupportedError, match=r"another unit.*ns\], got datetime64\[D\]"
-    ):
+    with pytest.raises(tb.errors.UnsupportedError, match=r"another unit.*ns\], got datetime64\[D\]"):
         tb.loads(tb.dumps({"t": days}), like={"t": np.zeros(1, "M8[ns]")})
 
 
