@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, opening, structs
-from tensorbytes.budget import Budget
+from tensorbytes import formats, frameworks, loading, opening, structs
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
@@ -20,8 +18,8 @@ from tensorbytes.formats._opened import Opened
 from tensorbytes.formats._storing import Storing
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io import storage
-from tensorbytes.io.storage import naming
-from tensorbytes.reader import Entry, Reader, StreamReader, build, keep
+from tensorbytes.loading import Wanted
+from tensorbytes.reader import Reader, StreamReader
 from tensorbytes.tensor import Value, amended, identical, with_meta, with_origin
 from tensorbytes.tree import Document, Leaf, flatten
 from tensorbytes.typing import Buffer, bytes_view, pinned
@@ -161,7 +159,13 @@ def to_document(
         if given is not None:
             _check_meta(given)
     found: list[structs.Struct] = []
-    leaves = flatten(obj, _value_of, frameworks, lambda path, array: found.append(structs.struct_of(path, array)))
+    leaves = flatten(
+        obj,
+        _value_of,
+        frameworks,
+        note=lambda path, array: found.append(structs.struct_of(path, array)),
+        more=frameworks.children,
+    )
     if found:
         origin = structs.noted(origin or {}, found)
     if len(leaves) == 1 and not leaves[0].path:
@@ -211,8 +215,12 @@ def loads(
     buffer: Buffer,
     format: str | None = None,
     *,
+    names: Collection[str] | str | None = None,
     to: str = "numpy",
     device: str | None = None,
+    dtype: Any = None,
+    like: Any = None,
+    strict: bool = True,
     limits: Limits = LIMITS,
     **options: Any,
 ) -> Any:
@@ -221,17 +229,21 @@ def loads(
     `to` is "numpy", "torch", "tensorflow", "jax", "scipy", "original" (where it came
     from), or "tensor" for the neutral value with its metadata. Arrays are views of the
     buffer, so read-only where it is; copy them to change them. What was one tensor in several
-    places is one again: NumPy's very same array, torch's tensors of the same memory.
+    places is one again: NumPy's very same array, torch's tensors of the same memory. `names`,
+    `dtype`, `like` and `strict` are those of load.
     """
-    if to == "numpy" and (format is None or format == "tb") and device is None and limits is LIMITS and not options:
+    plain = to == "numpy" and device is None and names is None and dtype is None and like is None and strict
+    if plain and (format is None or format == "tb") and limits is LIMITS and not options:
         array = shortcut.load(buffer)
         if array is not None:
             return array
+    wanted = Wanted(to, device, names, dtype, like, strict)
+    wanted.check()
     data = _check_buffer(buffer)
     _check_limits(limits)
-    opened = opening.open_bytes(data, format, limits, options)
+    opened = opening.open_bytes(data, format, limits, options, wanted.told)
     _check_not_empty(opened, format)
-    return _result(opened, False, to, device)
+    return loading.result(opened, wanted)
 
 
 def _check_not_empty(opened: Opened, format: str | None) -> None:
@@ -279,51 +291,56 @@ def _check_limits(limits: Any) -> None:
         raise UsageError(f"limits={limits!r}", expected="Limits, such as Limits(max_bytes=1 << 30)")
 
 
-def _result(opened: Opened, lazy: bool, to: str, device: str | None) -> Any:
-    convert = partial(frameworks.from_value, to=to, device=device)
-    with naming(opened.path):
-        found = keep(opened.decode(lazy), Budget(opened.limits, opened.size))
-        if not found:
-            raise CorruptError("it holds no tensors", at=0)
-        objects = [build(document, convert) for document in found]
-    # One object comes back as itself; a stream is a list, also when it has one item.
-    return objects[0] if len(objects) == 1 and not found[0].item else objects
-
-
 def load(
     target: storage.Target,
     format: str | None = None,
     *,
-    names: Collection[str] | None = None,
+    names: Collection[str] | str | None = None,
     to: str = "numpy",
     device: str | None = None,
+    dtype: Any = None,
+    like: Any = None,
+    strict: bool = True,
     mmap: bool = False,
     limits: Limits = LIMITS,
     **options: Any,
 ) -> Any:
-    """Read a file whole, verified. `names` picks tensors, which then come as a dict.
+    """Read a file, verified.
+
+    `names` picks tensors: names give a dict of them; patterns such as "model/*" give the structure as it was, with
+    what they pick. Nothing else is read. A list of which items are left out comes as a dict of positions.
+
+    `dtype` casts floats, of all tensors or by name or pattern: {"model/*": "bfloat16"}. Integers, bools and complex
+    numbers stay as they are, as with torch's module.to(dtype). A number that would become infinite raises LossError.
+
+    `like` is a template: values go into its own containers, NamedTuples, dataclasses, Flax and optax states included,
+    as tensors of its frameworks, on its devices. A module of torch stands for its state_dict. Shapes and dtypes must
+    be the template's; dtype="like" casts floats to them. What is missing or left over raises TemplateError; with
+    strict=False, it is a warning, and the template's values stand for what is missing.
 
     `mmap=True` maps a local file instead: tensors are read-only views of it, nothing is read
     until it is used, and what is never used is never checked. With to="torch", tensors can
     be changed, and the file does not notice.
     """
-    if names is not None:
-        with open(target, "r", format, to=to, device=device, limits=limits, **options) as file:
-            if isinstance(file, StreamReader):
-                raise UsageError("names= needs a file that can be read at random, not a stream")
-            load = Entry.load if mmap else Entry._load_owned
-            return {name: load(file[name]) for name in ([names] if isinstance(names, str) else names)}
+    wanted = Wanted(to, device, names, dtype, like, strict)
+    wanted.check()
     _refuse_bytes(target)
     _check_limits(limits)
     if mmap and not storage.is_local(target):
         raise UsageError("only local files can be mapped (mmap=True)", path=storage.describe(target))
-    # torch knows no read-only memory: a private map spares it a copy.
+    # torch knows no read-only memory: a private map spares it a copy. Of a part of a file, that part is copied.
     opened = opening.open_file(
-        target, format, limits=limits, options=options, own=not mmap, private=mmap and to == "torch"
+        target,
+        format,
+        limits=limits,
+        options=options,
+        own=not mmap and names is None,
+        private=mmap and to == "torch",
+        dtype=wanted.told,
     )
     with opened.source:
         _check_not_empty(opened, format)
-        return _result(opened, mmap, to, device)
+        return loading.result(opened, wanted, lazy=mmap, own=not mmap)
 
 
 def open(
@@ -333,18 +350,19 @@ def open(
     *,
     to: str = "numpy",
     device: str | None = None,
+    dtype: Any = None,
     limits: Limits = LIMITS,
     **options: Any,
 ) -> Any:
     """Open a file: "r" to read lazily, "w" to write a stream of objects, "a" to add to one.
 
     Reading a path gives a Reader (names, slices, iteration); a file object that can't
-    seek, such as a pipe or a socket's, gives a stream to iterate over.
+    seek, such as a pipe or a socket's, gives a stream to iterate over. `dtype` is that of load.
     """
     if mode in ("w", "a"):
         _check_stream(target, format, options)
-        if to != "numpy" or device is not None:
-            raise UsageError(f"mode {mode!r}: to= and device= are for reading")
+        if to != "numpy" or device is not None or dtype is not None:
+            raise UsageError(f"mode {mode!r}: to=, device= and dtype= are for reading")
         return Writer(to_document, target, mode == "a", Storing.of(options))
     if mode != "r":
         raise UsageError(f"mode {mode!r}", expected="'r', 'w' or 'a'")
@@ -354,8 +372,8 @@ def open(
         if format not in (None, "tb"):
             raise UsageError(f"a stream is read as 'tb', not {format!r}")
         storage.check_target(target, "read")
-        return StreamReader(target, to, device, limits)
-    return Reader(opening.open_file(target, format, limits=limits, options=options), to, device)
+        return StreamReader(target, to, device, limits, dtype)
+    return Reader(opening.open_file(target, format, limits=limits, options=options, dtype=dtype), to, device, dtype)
 
 
 def _check_stream(target: Any, format: str | None, options: Options) -> None:

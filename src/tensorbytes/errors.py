@@ -264,6 +264,25 @@ class StateDictError(TensorbytesError, ValueError, RuntimeError):
         self.missing_keys, self.unexpected_keys = tuple(missing_keys), tuple(unexpected_keys)
 
 
+class TemplateError(TensorbytesError, ValueError):
+    """What was loaded does not fit the template of like=. `missing` are the names of what the template has and the
+    file has not, `left_over` those of what the file has and the template has not; `different` are names with what the
+    template has there and what the file has."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        missing: Iterable[str] = (),
+        left_over: Iterable[str] = (),
+        different: Iterable[tuple[str, str, str]] = (),
+        at: int | None = None,
+        **rest: Unpack[Circumstances],
+    ) -> None:
+        super().__init__(what, at=at, **rest)
+        self.missing, self.left_over, self.different = tuple(missing), tuple(left_over), tuple(different)
+
+
 class UsageError(TensorbytesError, TypeError):
     """A call that makes no sense as written: swapped arguments, an unknown option."""
 
@@ -274,6 +293,10 @@ class InUseError(TensorbytesError):
 
 class DamageWarning(UserWarning):
     """Records were lost to damage, which on_corrupt="skip" reads around."""
+
+
+class TemplateWarning(UserWarning):
+    """With strict=False: what the template has and the file has not, and the other way around."""
 
 
 class PluginWarning(UserWarning):

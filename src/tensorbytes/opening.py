@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorbytes import formats
 from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UsageError
@@ -27,12 +27,14 @@ def open_file(
     options: Options | None = None,
     own: bool = False,
     private: bool = False,
+    dtype: Any = None,
 ) -> Opened:
     """What a path, a URL, a file object, a glob or a list of paths holds, recognised by its content.
 
     A local file is mapped; with own=True it is read into memory, with `private` changes to the map stay in the process.
+    `dtype` is for formats that have such an option; others ignore it.
     """
-    given = options or {}
+    given = _Given(options or {}, dtype)
     source = Source(target, own=own, private=private)
     if is_set(target):
         return _open(_format_of_several(target, format), source, limits, given)
@@ -44,7 +46,7 @@ def open_file(
         return _open(claiming, source, limits, given, claimed=True)
     try:
         chosen = choose(source, format)
-        if not chosen.self_describing and format is None and "dtype" not in given:
+        if not chosen.self_describing and format is None and not given.tells_dtype:
             refuse_wrong(source.head, source.path, None)  # named so, but perhaps known
         return _open(chosen, source, limits, given)
     except BaseException:
@@ -52,15 +54,32 @@ def open_file(
         raise
 
 
-def _open(chosen: Format, source: Source, limits: Limits, options: Options, claimed: bool = False) -> Opened:
-    formats.check_options(chosen, options, chosen.read_options)
-    return chosen.open(source, limits, options, claimed)
+class _Given(NamedTuple):
+    """What was asked for."""
+
+    options: Options
+    dtype: Any = None
+
+    @property
+    def tells_dtype(self) -> bool:
+        return self.dtype is not None or "dtype" in self.options
+
+    def of(self, chosen: Format) -> Options:
+        """The options of a format."""
+        takes = self.dtype is not None and "dtype" in chosen.read_options
+        options = {**self.options, "dtype": self.dtype} if takes else self.options
+        formats.check_options(chosen, options, chosen.read_options)
+        return options
 
 
-def open_bytes(data: memoryview, format: str | None, limits: Limits, options: Options) -> Opened:
+def _open(chosen: Format, source: Source, limits: Limits, given: _Given, claimed: bool = False) -> Opened:
+    return chosen.open(source, limits, given.of(chosen), claimed)
+
+
+def open_bytes(data: memoryview, format: str | None, limits: Limits, options: Options, dtype: Any = None) -> Opened:
     """What some bytes hold."""
     source = Source.of_bytes(data)
-    return _open(choose(source, format), source, limits, options)
+    return _open(choose(source, format), source, limits, _Given(options, dtype))
 
 
 def _claiming_format(path: str, format: str | None) -> Format | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import operator
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,18 +22,18 @@ from tensorbytes.errors import (
     MissingNameError,
     TensorbytesError,
     UsageError,
-    nearest,
 )
 from tensorbytes.formats import _record, frame
 from tensorbytes.formats._opened import Opened
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
+from tensorbytes.loading import build, casting_of, keep
 from tensorbytes.notebook import Displayed
-from tensorbytes.structs import gathered
-from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.patterns import missing_name, some_of
+from tensorbytes.tensor import Value
 from tensorbytes.tfrecord import HEADER_BYTES
-from tensorbytes.tree import Document, Leaf, Stored, read_all, restore, unflatten
+from tensorbytes.tree import Document, Leaf, Stored, restore
 
 
 class Entry(Displayed):
@@ -97,17 +96,10 @@ class Entry(Displayed):
 
     def load(self) -> Any:
         """The whole value, verified."""
-        return self._load(lambda leaf: leaf)
-
-    def _load(self, prepare: Callable[[Leaf], Leaf]) -> Any:
         with naming(self._path, self._mapped):
             if self._leaf.check is not None:
                 self._leaf.check()
-            return restore(prepare(self._leaf), self._convert)
-
-    def _load_owned(self) -> Any:
-        """The same in memory of its own: whatever happens to the file later does not touch it."""
-        return self._load(lambda leaf: leaf._replace(value=_copy_mapped(leaf.value)))
+            return restore(self._leaf, self._convert)
 
     def __getitem__(self, index: Any) -> Any:
         with naming(self._path, self._mapped):
@@ -129,48 +121,6 @@ class Entry(Displayed):
         return size
 
 
-def _copy_mapped(value: Value | Deferred) -> Value | Deferred:
-    """The same value; what it has of a mapped file is copied."""
-    own: dict[str, Any] = {}
-    if isinstance(value, Deferred):
-        reverse = value.reversed_axes()
-        if reverse is None:
-            return _copy_mapped(value.load())
-        copy = dataclasses.replace(reverse, data=storage.copy_mapped(reverse.data))
-        return dataclasses.replace(value, reverse=lambda: copy)
-    if isinstance(value, Tensor | Strings):
-        own["data"] = storage.copy_mapped(value.data)
-    else:
-        own["values"] = _copy_mapped(value.values)
-    if isinstance(value, Strings):
-        own["offsets"] = storage.copy_mapped(value.offsets)
-    if isinstance(value, Ragged):
-        own["splits"] = tuple(map(storage.copy_mapped, value.splits))
-        own["shapes"] = None if value.shapes is None else storage.copy_mapped(value.shapes)
-    if isinstance(value, Sparse):
-        own["parts"] = tuple(map(storage.copy_mapped, value.parts))
-    return dataclasses.replace(value, **own)
-
-
-def build(document: Document, convert: Callable[[Value | Deferred], Any]) -> Any:
-    """The object of a document. Of a table, the masks of columns that were not read yet are checked now."""
-    leaves = document.leaves
-    if document.rows is not None:
-        leaves = read_all(leaves)
-        frame.check_table(leaves, document.rows, leaves[0].at)
-    return unflatten(gathered(document._replace(leaves=leaves)).leaves, convert)
-
-
-def keep(documents: Iterable[Document], budget: Budget) -> list[Document]:
-    """All documents of a file at once: a stream may have very many, of very little."""
-    found: list[Document] = []
-    for document in documents:
-        if found:  # the parser has counted what one takes
-            budget.tensors(len(document.leaves))
-        found.append(document)
-    return found
-
-
 class Reader(Displayed):
     """An open file. Iterate over it for the objects of a stream, index it by name for tensors.
 
@@ -178,11 +128,12 @@ class Reader(Displayed):
     tensors are views of the map. Views stay valid after close().
     """
 
-    def __init__(self, opened: Opened, to: str, device: str | None) -> None:
+    def __init__(self, opened: Opened, to: str, device: str | None, dtype: Any = None) -> None:
         self.path, self.format, self._limits = opened.path, opened.format, opened.limits
         self._opened: Opened | None = opened
         self._mapped = opened.data
         self._to, self._device = to, device
+        self._casting = casting_of(dtype, opened.chosen)
         self._documents: list[Document] | None = None
         self._by_name: dict[str, list[Leaf]] | None = None
 
@@ -203,7 +154,12 @@ class Reader(Displayed):
     def _lazy(self) -> list[Document]:
         documents = self._documents
         if documents is None:
-            documents = self._documents = keep(self._decode(lazy=True), self._budget())
+            documents = keep(self._decode(lazy=True), self._budget())
+            if self._casting is not None:
+                for leaf in itertools.chain.from_iterable(document.leaves for document in documents):
+                    self._casting.wanted(leaf)
+                self._casting.check_used(self.path)
+            self._documents = documents
         return documents
 
     def _names(self) -> dict[str, list[Leaf]]:
@@ -259,7 +215,7 @@ class Reader(Displayed):
         if isinstance(key, str):
             found = self._names().get(key, [])
             if len(found) == 1:
-                return Entry(found[0], self._convert, self.path, self._mapped)
+                return self._entry(found[0])
             if found:
                 raise MissingNameError(
                     f"{len(found)} tensors are named {key!r}",
@@ -267,11 +223,7 @@ class Reader(Displayed):
                     tensor=key,
                     hints=[Hint(purpose="f[0] takes an object by its number")],
                 )
-            raise MissingNameError(
-                f"there is no tensor {key!r}; it has {_some(self.keys())}{nearest(key, self.keys())}",
-                path=self.path,
-                tensor=key,
-            )
+            raise missing_name(key, self.keys(), self.path)
         try:
             number = operator.index(key)
         except TypeError:
@@ -283,8 +235,21 @@ class Reader(Displayed):
             ) from None
         return self._restore(self._lazy()[number])
 
+    def _entry(self, leaf: Leaf) -> Entry:
+        (cast,) = self._cast(Document([leaf])).leaves
+        return Entry(cast, self._convert, self.path, self._mapped)
+
+    def _cast(self, document: Document) -> Document:
+        if self._casting is None:
+            return document
+        with naming(self.path, self._mapped):
+            cast = self._casting.apply(document, self._budget(), lazy=True)
+        self._casting.forget()
+        return cast
+
     def _restore(self, document: Document) -> Any:
         """An object, once everything of it is verified."""
+        document = self._cast(document)
         with naming(self.path, self._mapped):
             for leaf in document.leaves:
                 if leaf.check is not None:
@@ -293,7 +258,7 @@ class Reader(Displayed):
 
     def entries(self) -> list[Entry]:
         """Every tensor of the file, named or not, unread."""
-        return [Entry(leaf, self._convert, self.path, self._mapped) for doc in self._lazy() for leaf in doc.leaves]
+        return [self._entry(leaf) for document in self._lazy() for leaf in document.leaves]
 
     def __iter__(self) -> Iterator[Any]:
         """The objects of the file one after another, each verified."""
@@ -344,27 +309,24 @@ class Reader(Displayed):
         documents, whole = known
         names = [leaf.name for document in documents for leaf in document.leaves if leaf.name is not None]
         stream = "" if whole and len(documents) == 1 else f"{len(documents)} objects" if whole else "a stream, first"
-        return ", ".join([said, *filter(None, [stream, _some(names) if names else ""])]) + ">"
-
-
-def _some(names: list[str]) -> str:
-    return (
-        ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        if names
-        else "no names"
-    )
+        return ", ".join([said, *filter(None, [stream, some_of(names) if names else ""])]) + ">"
 
 
 class StreamReader:
     """Objects from a pipe, a socket or another file that can only be read onwards."""
 
-    def __init__(self, file: Any, to: str, device: str | None, limits: Limits) -> None:
+    def __init__(self, file: Any, to: str, device: str | None, limits: Limits, dtype: Any = None) -> None:
         self._file, self._to, self._device, self._limits = file, to, device, limits
+        self._casting = casting_of(dtype, formats.get(formats.NATIVE))
 
     def __iter__(self) -> Iterator[Any]:
         path = storage.describe(self._file)
         with naming(path):
             for document in frame.assemble(self._records(), self._limits, 0):
+                if self._casting is not None:
+                    size = sum(leaf.value.nbytes for leaf in document.leaves)
+                    document = self._casting.apply(document, Budget(self._limits, size))
+                    self._casting.forget()
                 yield build(document, lambda v: frameworks.from_value(v, self._to, self._device))
 
     def _records(self) -> Iterator[tuple[_record.Record, int, int]]:

@@ -1,5 +1,7 @@
 """Python structures: nested dicts, lists and tuples of tensors, and plain scalars.
 
+NamedTuples and dataclasses are dicts of their fields; with a template (templates.py) they come back as what they were.
+
 A structure becomes a flat list of leaves. Each leaf knows its path from the root, so
 structures need no header, can be salvaged in part, and come back as they were.
 A path step is a pair:
@@ -15,6 +17,7 @@ list of nothing but floats, stored as one tensor), or "dict", "list", "tuple" (e
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
@@ -206,6 +209,9 @@ _EMPTY = Tensor("bool", (0,), b"")
 _CONTAINERS: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
+Children: TypeAlias = list[tuple[Step, Any]]
+
+
 class Places(Protocol):
     """What tells which tensors are the same view of the same memory: `frameworks` is one."""
 
@@ -236,19 +242,33 @@ class _Shared:
         return self._places.place_of(x), tuple(value.origin.items())
 
 
+def no_children(obj: Any) -> Children | None:
+    return None
+
+
+class _Walk(NamedTuple):
+    """What is asked about the objects of a structure, and the leaves that were found so far."""
+
+    to_value: Callable[[Any], Value | Deferred | None]
+    note: Callable[[Path, Any], None] | None
+    more: Callable[[Any], Children | None]
+    out: list[Leaf]
+
+
 def flatten(
     obj: Any,
     to_value: Callable[[Any], Value | Deferred | None],
     places: Places | None = None,
+    *,
     note: Callable[[Path, Any], None] | None = None,
+    more: Callable[[Any], Children | None] = no_children,
 ) -> list[Leaf]:
-    """The leaves of a structure; `to_value` gives None for what is not a tensor.
+    """The leaves of a structure; `to_value` gives None for what is not a tensor, `more` what further containers hold.
 
     A tensor that occurs several times is one value in all of these leaves: the very same object, or another that is
     the same view of the same memory, by what `places` says, and was held in the same way. With `note`, NumPy's
     structured arrays are dicts of their fields, and are noted by it: structs.py makes them whole again.
     """
-    leaves: list[Leaf] = []
     # By identity and by address, which are theirs as long as they are held here.
     known: dict[int, tuple[Any, Value | Deferred | None]] = {}
     shared = None if places is None else _Shared(places)
@@ -261,75 +281,105 @@ def flatten(
             known[id(x)] = x, value
         return known[id(x)][1]
 
-    _flatten(obj, (), once, leaves, note)
-    return leaves
+    walk = _Walk(once, note, more, [])
+    _flatten(obj, (), walk)
+    return walk.out
 
 
-def _flatten(
-    obj: Any,
-    path: Path,
-    to_value: Callable[[Any], Value | Deferred | None],
-    out: list[Leaf],
-    note: Callable[[Path, Any], None] | None,
-) -> None:
-    if len(path) > LIMITS.max_depth:
-        raise UnsupportedError(f"nested deeper than {LIMITS.max_depth} levels, or containing itself")
+def _flatten(obj: Any, path: Path, walk: _Walk) -> None:
+    check_depth(path)
+    out = walk.out
     if type(obj) in _SCALARS:
         out.append(Leaf(_scalar(obj), path, type(obj).__name__))
     elif obj is None:
         out.append(Leaf(_EMPTY, path, "none"))
-    elif type(obj) in (list, tuple):
-        _flatten_sequence(obj, path, to_value, out, note)
-    elif note is not None and type(obj) in (np.ndarray, np.memmap, np.void) and obj.dtype.names:
-        note(path, obj)
-        _flatten_fields(np.asarray(obj), path, to_value, out)
-    elif (value := to_value(obj)) is not None:
+    elif is_plain_sequence(obj):
+        out.append(Leaf(_SCALARS[type(obj[0])](list(obj)), path, f"{type(obj).__name__}[{type(obj[0]).__name__}]"))
+    elif walk.note is not None and type(obj) in (np.ndarray, np.memmap, np.void) and obj.dtype.names:
+        walk.note(path, obj)
+        _flatten_fields(np.asarray(obj), path, walk)
+    elif type(obj) not in (list, tuple) and not is_named_tuple(obj) and (value := walk.to_value(obj)) is not None:
         out.append(Leaf(value, path, "numpy" if isinstance(obj, np.generic) else ""))
-    elif isinstance(obj, Mapping):
-        items = list(obj.items())
-        if not items:
-            out.append(Leaf(_EMPTY, path, "dict"))
-        if type(obj) is not dict and len({key for key, _ in items}) < len(items):
-            what = f"{type(obj).__module__}.{type(obj).__qualname__}"
-            raise UnsupportedError(f"{what} has a key twice", hints=[Hint(purpose="convert it")])
-        for key, item in items:
-            step = ("key", key) if type(key) is str else _key_step(key)
-            _flatten(item, (*path, step), to_value, out, note)
     else:
-        raise _refusal(obj, path)
+        found = children(obj)
+        found = walk.more(obj) if found is None else found
+        if found is None:
+            raise refusal(obj, path)
+        if not found:
+            out.append(Leaf(_EMPTY, path, type(obj).__name__ if type(obj) in (list, tuple) else "dict"))
+        for step, item in found:
+            _flatten(item, (*path, step), walk)
 
 
-def _flatten_fields(
-    array: Array, path: Path, to_value: Callable[[Any], Value | Deferred | None], out: list[Leaf]
-) -> None:
+def _flatten_fields(array: Array, path: Path, walk: _Walk) -> None:
     """The fields of a structured array, those of the structs in it as well."""
     for name in array.dtype.names or ():
         below = (*path, ("key", name))
         if array[name].dtype.names:
-            _flatten_fields(array[name], below, to_value, out)
+            _flatten_fields(array[name], below, walk)
         else:
-            value = to_value(array[name])
+            value = walk.to_value(array[name])
             assert value is not None
-            out.append(Leaf(value, below))
+            walk.out.append(Leaf(value, below))
 
 
-def _flatten_sequence(
-    obj: Any,
-    path: Path,
-    to_value: Callable[[Any], Value | Deferred | None],
-    out: list[Leaf],
-    note: Callable[[Path, Any], None] | None,
-) -> None:
-    kind = type(obj).__name__
-    if not obj:
-        out.append(Leaf(_EMPTY, path, kind))
-        return
+def check_depth(path: Path) -> None:
+    """Refuse a structure that is too deep, or contains itself."""
+    if len(path) > LIMITS.max_depth:
+        raise UnsupportedError(f"nested deeper than {LIMITS.max_depth} levels, or containing itself")
+
+
+def children(obj: Any) -> Children | None:
+    """What a container holds, each with its step; None for what is not a container.
+
+    A field of a dataclass whose metadata says pytree_node=False (Flax) or static=True (JAX, Equinox) is not data: a
+    function, or what was configured.
+    """
+    if type(obj) in (list, tuple):
+        kind = type(obj).__name__
+        return [((kind, index), item) for index, item in enumerate(obj)]
+    if is_named_tuple(obj):
+        return [(("key", name), item) for name, item in zip(obj._fields, obj, strict=True)]
+    if isinstance(obj, Mapping):
+        items = list(obj.items())
+        if type(obj) is not dict and len({key for key, _ in items}) < len(items):
+            what = f"{type(obj).__module__}.{type(obj).__qualname__}"
+            raise UnsupportedError(f"{what} has a key twice", hints=[Hint(purpose="convert it")])
+        return [(("key", key) if type(key) is str else _key_step(key), item) for key, item in items]
+    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
+        return [(("key", name), _field(obj, name)) for name in data_fields(obj)]
+    return None
+
+
+def is_scalar(obj: Any) -> bool:
+    """Whether an object is a number, a text or bytes of Python's own."""
+    return type(obj) in _SCALARS
+
+
+def is_plain_sequence(obj: Any) -> bool:
+    """Whether an object is a list or a tuple of nothing but scalars of one type, which is stored as one tensor."""
+    if type(obj) not in (list, tuple) or not obj or not is_scalar(obj[0]):
+        return False
     first = type(obj[0])
-    if first in _SCALARS and all(type(item) is first for item in obj):
-        out.append(Leaf(_SCALARS[first](list(obj)), path, f"{kind}[{first.__name__}]"))
-        return
-    for index, item in enumerate(obj):
-        _flatten(item, (*path, (kind, index)), to_value, out, note)
+    return all(type(item) is first for item in obj)
+
+
+def is_named_tuple(obj: Any) -> bool:
+    """Whether an object is a tuple whose items have names."""
+    return isinstance(obj, tuple) and isinstance(getattr(type(obj), "_fields", None), tuple)
+
+
+def data_fields(obj: Any) -> list[str]:
+    """The names of the fields of a dataclass that hold data."""
+    fields = dataclasses.fields(obj)
+    return [one.name for one in fields if one.metadata.get("pytree_node", True) and not one.metadata.get("static")]
+
+
+def _field(obj: Any, name: str) -> Any:
+    try:
+        return getattr(obj, name)
+    except AttributeError:
+        raise UnsupportedError(f"the field {name!r} of a {type(obj).__qualname__} was never set") from None
 
 
 def _scalar(obj: Any) -> Value:
@@ -346,7 +396,8 @@ def _key_step(key: Any) -> Step:
     raise UnsupportedError(f"a dict key must be a string or a 64-bit integer, got {key!r} ({type(key).__name__})")
 
 
-def _refusal(obj: Any, path: Path) -> UnsupportedError:
+def refusal(obj: Any, path: Path) -> UnsupportedError:
+    """The error for what is neither a value nor a container."""
     where, tensor = (f" at {path_name(path)!r}", path_name(path)) if path else ("", None)
     if isinstance(obj, tuple | list):
         plain = type(obj).__mro__[-2].__name__
@@ -366,7 +417,7 @@ def _refusal(obj: Any, path: Path) -> UnsupportedError:
         f"{what}{where} is neither a tensor nor a plain Python value",
         tensor=tensor,
         expected="a tensor of numpy, torch, tensorflow, jax or scipy, a number, text, bytes or None, "
-        "or a dict, list or tuple of them",
+        "or a dict, list, tuple or dataclass of them",
     )
 
 

@@ -48,6 +48,7 @@ EVERY = [
     tb.errors.LossError("a fault", feature="meta", losses=[Loss("w", "meta", "it")], **PLACE),
     tb.errors.MissingDependencyError("format 'arrow'", "arrow"),
     tb.errors.StateDictError("a fault", missing_keys=["a"], unexpected_keys=["b"], **PLACE),
+    tb.errors.TemplateError("a fault", missing=["w"], left_over=["b"], different=[("x", "int", "str")], **PLACE),
     Misfit("int64", "float32", (2, 3), missing=True, hints=HINTS),
 ]
 
@@ -91,6 +92,7 @@ def test_every_error_of_the_module_is_in_the_list():
         (tb.errors.MissingNameError, [KeyError]),
         (tb.errors.SchemaError, [ValueError]),
         (tb.errors.StateDictError, [ValueError, RuntimeError]),
+        (tb.errors.TemplateError, [ValueError]),
         (tb.errors.UsageError, [TypeError]),
     ],
 )

@@ -47,6 +47,8 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "columns": None,
     "Feature.encoding": None,
     "lists": None,
+    "load.like": None,
+    "load.strict": None,
     "live": None,
     "on_corrupt": None,
     "Quantize.scale": None,

@@ -84,13 +84,13 @@ def _inspect(file: InputFile, args: argparse.Namespace) -> Inspection:
 
 def _narrow(result: Inspection, name: str) -> None:
     """Leave what has that name: a tensor, those that a pattern matches, or a group."""
-    from fnmatch import fnmatchcase
+    from tensorbytes.patterns import goes_by
 
     every = result.tensors
     result.tensors = [
         tensor
         for tensor in every
-        if (own := tensor.name or "") == name or fnmatchcase(own, name) or own.startswith((f"{name}/", f"{name}."))
+        if goes_by(own := tensor.name or "", name) or own.startswith((f"{name}/", f"{name}."))
     ]
     if not result.tensors:
         from tensorbytes.cli.selecting import refuse_name

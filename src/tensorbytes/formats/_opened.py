@@ -16,6 +16,7 @@ from tensorbytes.errors import Limits, LossError, TensorbytesError, UnsupportedE
 from tensorbytes.io import storage
 from tensorbytes.io.source import Source
 from tensorbytes.io.storage import naming
+from tensorbytes.picking import pick
 from tensorbytes.rows import Listing, Table, join_tables, listing
 from tensorbytes.tensor import Array, Tensor, Value
 from tensorbytes.tree import Document, Leaf, to_plain
@@ -80,6 +81,10 @@ class Opened:
         """The documents one after another; a table is the dict of its columns. Errors name the file."""
         with naming(self.path):
             yield from map(to_plain, self.decode(lazy))
+
+    def part(self, takes: Callable[[str | None], bool]) -> Iterator[Document]:
+        """The documents with those of their leaves whose name is taken, lazily decoded: nothing else is read."""
+        return (pick(document, takes) for document in self.decode(lazy=True))
 
     def listed(self, everything: bool = False) -> Iterator[Listing]:
         """The documents for whoever asks what there is. `everything`: what is missing is counted, whatever it takes."""
@@ -168,6 +173,10 @@ class OpenedRows(Opened):
     def decode(self, lazy: bool) -> Iterator[Document]:
         tables = list(self.tables(BATCH_ROWS))
         yield join_tables(tables).document() if tables else NO_COLUMNS
+
+    def part(self, takes: Callable[[str | None], bool]) -> Iterator[Document]:
+        tables = list(self.tables(BATCH_ROWS, takes))
+        yield join_tables(tables).document() if tables else Document([])
 
 
 class Created:

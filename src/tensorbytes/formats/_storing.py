@@ -8,12 +8,12 @@ quantize: what quantization.Quantize.of takes, or None.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import UsageError
 from tensorbytes.formats import Option, Options, known_options
+from tensorbytes.patterns import first_match, goes_by
 from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document
 
@@ -77,7 +77,7 @@ class Storing:
             if leaf.name and spec is not None:
                 self._quantization(leaf.name, leaf.value, plain=not leaf.kind)
         for pattern in [*self._compression, *self._quantize]:
-            if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
+            if pattern != "*" and not any(goes_by(name, pattern) for name in names):
                 some = ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
                 there = f"there are {some}" if any(names) else "the tensor has no name"
                 raise UsageError(f"no tensor has a name like {pattern!r}; {there}")
@@ -145,10 +145,8 @@ def _spec(asked: Any) -> Quantize:
 
 
 def _match(rules: Mapping[str, Any], name: str | None) -> tuple[str | None, Any]:
-    for pattern, value in rules.items():
-        if fnmatchcase(name or "", pattern):
-            return pattern, value
-    return None, None
+    pattern = first_match(name, rules)
+    return (None, None) if pattern is None else (pattern, rules[pattern])
 
 
 AS_IS = Storing()

@@ -1,7 +1,9 @@
 """The frameworks: each module turns its tensors into neutral values and back.
 
 A module has `to_value(x)` and `from_value(value, device)`. It may have `address_of(x)`, where the memory of a tensor
-starts, and then `place_of(x)`: all that two tensors have in common that are the same view of the same memory.
+starts, and then `place_of(x)`: all that two tensors have in common that are the same view of the same memory. For
+templates it may have `outline(x)`: the header of a tensor, without its values; `like(value, x, device)`: a tensor of a
+value that lives where `x` does; `state(x)`: the dict of tensors that an object of the framework stands for, or None.
 
 Nothing is imported speculatively: a tensor's own class tells which framework it is from, and that framework is then
 loaded already.
@@ -10,6 +12,7 @@ loaded already.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import UserDict
 from collections.abc import Callable, Hashable
 from functools import cache, partial
@@ -22,7 +25,8 @@ from tensorbytes import plugins
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
 from tensorbytes.structs import Structured
-from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tensor import Header, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tree import Children
 
 # name -> (the top-level packages its classes come from, the extra that installs it)
 BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
@@ -163,6 +167,9 @@ def place_of(x: Any) -> Hashable | None:
 def _by_protocol(x: Any) -> Value:
     from tensorbytes.frameworks import numpy as adapter
 
+    inner = wrapped(x)
+    if inner is not None and of(inner) not in (None, "protocol"):
+        return to_value(inner)
     if not _has(x, "__dlpack__") and any(_has(x, name) for name in _MORE_THAN_AN_ARRAY):
         raise UnsupportedError(
             f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not",
@@ -194,3 +201,47 @@ def from_value(value: Value | Deferred, to: str, device: str | None = None) -> A
 def placement(value: Value, device: str | None) -> str | None:
     """Where a tensor shall live: None for the framework's default."""
     return value.origin.get("device") if device == "original" else device
+
+
+# ---- structures and templates -------------------------------------------------
+
+
+def children(obj: Any) -> Children | None:
+    """What a container of another package holds, if JAX is loaded and knows its type; None for anything else."""
+    return get("jax").children(obj) if "jax" in sys.modules else None
+
+
+def rebuilt(obj: Any, items: list[Any]) -> Any:
+    """A container like this one, of other items, in the order of `children`."""
+    return get("jax").rebuilt(obj, items)
+
+
+def wrapped(x: Any) -> Any:
+    """The array inside of an object that JAX knows as a structure around one, such as nnx.Param; None if it is none."""
+    found = children(x) if of(x) == "protocol" else None
+    return found[0][1] if found is not None and len(found) == 1 else None
+
+
+def state_of(obj: Any) -> Any:
+    """The dict of tensors that an object stands for, such as a module of torch; None if it stands for itself."""
+    name = of(obj)
+    state = getattr(get(name), "state", None) if name in BUILTIN else None
+    return None if state is None else state(obj)
+
+
+def outline(x: Any) -> Header:
+    """What a tensor is, or a stand-in that has no values: its values are looked at only if nothing else tells."""
+    name = of(x)
+    of_framework = getattr(get(name), "outline", None) if name in BUILTIN else None
+    found: Header | None = None if of_framework is None else of_framework(x)
+    return to_value(x).header if found is None else found
+
+
+def from_value_like(value: Value, x: Any, device: str | None) -> Any:
+    """A tensor of the framework of `x`, on its device, or on another one; for anything without a framework, NumPy's."""
+    name = of(x)
+    if name == "neutral":
+        return value
+    module = get(name if name in BUILTIN else "numpy")
+    like = getattr(module, "like", None)
+    return module.from_value(value, device) if like is None else like(value, x, device)

@@ -11,7 +11,8 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, LossError, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Tensor, Value, with_origin
+from tensorbytes.tensor import Header, Tensor, Value, with_origin
+from tensorbytes.tree import Children, Step
 
 
 def to_value(x: Any) -> Value:
@@ -73,3 +74,48 @@ def _device(where: str | None) -> Any:
     except (RuntimeError, ValueError, IndexError):
         have = ", ".join(f"{device.platform}:{device.id}" for device in jax.devices())
         raise UnsupportedError(f"JAX has no device {where!r} here; it has {have}") from None
+
+
+# ---- structures and templates -------------------------------------------------
+
+
+def children(obj: Any) -> Children | None:
+    """What a structure holds whose type is registered; None for anything else."""
+    if type(obj).__module__ == "builtins" or hasattr(obj, "__next__"):  # JAX warns of iterators
+        return None
+    found, _ = jax.tree_util.tree_flatten_with_path(obj, is_leaf=lambda x: x is not obj)
+    if len(found) == 1 and not found[0][0]:  # a leaf
+        return None
+    return [(_step(path[0]), item) for path, item in found]
+
+
+def _step(key: Any) -> Step:
+    """DictKey, FlattenedIndexKey: key; SequenceKey: idx; GetAttrKey: name."""
+    named = next((getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name)), str(key))
+    return ("number", named) if type(named) is int else ("key", str(named))
+
+
+def rebuilt(obj: Any, items: list[Any]) -> Any:
+    """A structure like this one, of other items."""
+    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(obj, is_leaf=lambda x: x is not obj), items)
+
+
+def outline(x: Any) -> Header | None:
+    """What an array is, or a ShapeDtypeStruct."""
+    if not isinstance(x, jax.Array | jax.ShapeDtypeStruct) or jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
+        return None
+    return Header("tensor", dtypes.from_numpy(np.dtype(x.dtype)).name, tuple(x.shape), None)
+
+
+def like(value: Value, x: Any, device: str | None) -> Any:
+    """An array with the sharding of `x`, and weakly typed if that is a weakly typed scalar."""
+    made = from_value(value, device)
+    if not isinstance(made, jax.Array):
+        return made
+    if getattr(x, "weak_type", False) and not made.shape:
+        weak = jax.numpy.asarray(made.item())
+        made = weak if weak.dtype == made.dtype else made
+    sharding = getattr(x, "sharding", None) if device is None else None
+    if isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):  # which has no devices
+        sharding = None
+    return made if sharding is None or sharding == made.sharding else jax.device_put(made, sharding)

@@ -12,7 +12,7 @@ from tensorbytes import dtypes
 from tensorbytes.deferred import Deferred, in_fortran_order
 from tensorbytes.errors import LIMITS, Hint, LimitError, UnsupportedError
 from tensorbytes.structs import Structured
-from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
+from tensorbytes.tensor import Array, Header, Strings, Tensor, Value, with_origin
 
 # The dtypes that metadata may ask for: they carry a width or a unit that the value itself does not.
 _FIXED_TEXT = re.compile(r"[<>|]?([US])(\d{1,9})")
@@ -182,3 +182,20 @@ def _dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     except TypeError as error:
         raise UnsupportedError(f"metadata asks for the NumPy dtype {name!r}: {error}") from None
+
+
+# ---- templates ----------------------------------------------------------------
+
+
+def outline(x: Any) -> Header | None:
+    """What an array is; None for text, which its items tell."""
+    if x.dtype.kind in "OTUS":
+        return None
+    return Header("tensor", dtypes.from_numpy(x.dtype).name, x.shape, x.nbytes)
+
+
+def like(value: Value, x: Any, device: str | None) -> Any:
+    made = from_value(value, device)
+    if x.dtype.kind in "mM" and made.dtype != x.dtype.newbyteorder("<"):
+        raise UnsupportedError("times of another unit than the template's", expected=str(x.dtype), got=str(made.dtype))
+    return made[()] if isinstance(x, np.generic) else made

@@ -12,7 +12,7 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, with_meta, with_origin
+from tensorbytes.tensor import Array, Header, Ragged, Sparse, Strings, Tensor, Value, with_meta, with_origin
 
 _QUANTIZED = {"qint8": tf.int8, "quint8": tf.uint8, "qint32": tf.int32, "qint16": tf.int16, "quint16": tf.uint16}
 _UNIFORM = "tf.uniform_row_length"
@@ -195,3 +195,15 @@ def _sparse(value: Sparse) -> Any:
             "a SparseTensor holds single values, not rows of them", hints=[Hint("to", "torch", of="load")]
         )
     return tf.SparseTensor(tf.constant(indices, tf.int64), _tensor(value.values), tf.constant(value.shape, tf.int64))
+
+
+# ---- templates ----------------------------------------------------------------
+
+
+def outline(x: Any) -> Header | None:
+    """What a dense tensor is, or a TensorSpec; None for any other."""
+    if not isinstance(x, tf.Tensor | tf.Variable | tf.TensorSpec) or x.shape.rank is None:
+        return None
+    if x.dtype == tf.string:
+        return Header("strings", "string", tuple(x.shape.as_list()), None)
+    return Header("tensor", dtypes.by_code(x.dtype.as_datatype_enum).name, tuple(x.shape.as_list()), None)

@@ -14,7 +14,7 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value, fitting_tensor, with_origin
+from tensorbytes.tensor import Array, Header, Ragged, Sparse, Strings, Tensor, Value, fitting_tensor, with_origin
 from tensorbytes.typing import bytes_view
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -382,3 +382,34 @@ def _sparse(value: Sparse) -> torch.Tensor:
         return torch.sparse_compressed_tensor(
             pointers, inner, values, value.shape, layout=layout, device="cpu", check_invariants=True
         )
+
+
+# ---- templates ----------------------------------------------------------------
+
+
+def state(x: Any) -> Any:
+    """The state_dict of a module; None for anything else."""
+    return x.state_dict() if isinstance(x, torch.nn.Module) else None
+
+
+def outline(x: Any) -> Header | None:
+    """What a dense tensor is, on the meta device, too; None for any other."""
+    name = _AS_THEY_ARE.get(x.dtype) if isinstance(x, torch.Tensor) else None
+    if isinstance(x, torch.Tensor) and x.dtype == torch.bool:
+        name = "bool"
+    if name is None or x.layout != torch.strided or x.is_nested:
+        return None
+    return Header("tensor", name, tuple(x.shape), None)
+
+
+def like(value: Value, x: Any, device: str | None) -> Any:
+    """A tensor on the device of `x`, which learns, and is a Parameter, if `x` does and is."""
+    made = from_value(value, device)
+    if not isinstance(made, torch.Tensor):
+        return made
+    made = made.detach()
+    if device is None and x.device.type != "meta":
+        made = made.to(x.device)
+    if isinstance(x, torch.nn.Parameter):
+        return torch.nn.Parameter(made, requires_grad=x.requires_grad)
+    return made.requires_grad_() if x.requires_grad else made

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats, opening, rows
+from tensorbytes.casting import Casting
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UnsupportedError, UsageError
 from tensorbytes.formats import Format, Options
@@ -23,7 +24,6 @@ from tensorbytes.formats._opened import BATCH_ROWS, Opened
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
 from tensorbytes.ops import comparing
-from tensorbytes.ops.casting import Casting
 from tensorbytes.ops.fitting import Fitted, fit
 from tensorbytes.ops.plural import many
 from tensorbytes.ops.report import Loss, Report, refuse, sharing_losses, unread_loss
@@ -178,8 +178,10 @@ class _Job:
             rows_of = lambda: map(self._select, source.documents())  # noqa: E731
             self._convert_rows(rows_of, stack, shards, progress, single=not stream)
         else:
-            self._convert_document(self.casting.apply(self._select(first)))
-            self.report.losses += self.casting.losses.values()
+            document = self.casting.apply(self._select(first))
+            self.casting.check_used(source.path)
+            self._convert_document(document)
+            self.report.losses += self._cast_losses()
         return self.report
 
     def _judge(self, losses: Iterable[Loss]) -> None:
@@ -356,7 +358,7 @@ class _Job:
         self.report.rows = target.rows
         self.report.losses += target.losses
         if not isinstance(target, Stack):
-            self.report.losses += self.casting.losses.values()
+            self.report.losses += self._cast_losses()
         if isinstance(target, Stack):
             self.report.changes.append(f"{many(target.rows, 'row')} stacked")
             self._convert_document(target.document())
@@ -369,9 +371,13 @@ class _Job:
     def _cast_rows(self, item: Table | Document) -> Table | Document:
         """Some rows with their floats as the other type."""
         document = self.casting.apply(item.document() if isinstance(item, Table) else item)
+        self.casting.check_used(self.source.path)
         document = document._replace(leaves=read_all(document.leaves))  # raises LossError over what becomes infinite
         self.casting.forget()
         return rows.table_of(document)._replace(paths=item.paths) if isinstance(item, Table) else document
+
+    def _cast_losses(self) -> list[Loss]:
+        return [Loss(name or None, "cast", told) for name, told in self.casting.losses.items()]
 
     def _target(self, stack: bool | None, shards: int, single: bool) -> RowTarget | Stack:
         chosen = formats.get(self.format)

@@ -54,7 +54,7 @@ def pieces_of(
     if not _is_file(target):
         if format is not None:
             raise UsageError(f"a format ({format!r}) goes with a file, not with {type(target).__name__}")
-        leaves = flatten(target, frameworks.value_of)
+        leaves = flatten(target, frameworks.value_of, more=frameworks.children)
         return "", lambda only: _document_pieces(Document(leaves), selection, only, limits)
     source = opening.open_file(target, format, limits=limits, options=options)
     if source.rows:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from tensorbytes.errors import CorruptError, Hint, Known, UsageError
 from tensorbytes.ops.fitting import is_in_list, take_out_of_list
+from tensorbytes.patterns import Patterns
 from tensorbytes.rows import Table, noted_table, with_names
 from tensorbytes.tensor import Array, Tensor, amended
 from tensorbytes.tree import Document, Leaf, unflatten
@@ -32,20 +32,21 @@ class Selection:
     def __init__(
         self, names: Collection[str] | str | None, rename: Mapping[str, str] | Callable[[str], str] | None
     ) -> None:
-        self._patterns = None if names is None else [names] if isinstance(names, str) else list(names)
+        self._patterns = None if names is None else Patterns(names)
         self._rename = rename
-        self.unused: set[str] = set(self._patterns or ()) | (set(rename) if isinstance(rename, Mapping) else set())
+        self._not_renamed = set(rename) if isinstance(rename, Mapping) else set()
         self.flattens = False  # whether a nested value was given a name of its own
 
+    @property
+    def unused(self) -> set[str]:
+        """What no tensor went by so far: names, patterns, names to be changed."""
+        return self._not_renamed | (self._patterns.unused if self._patterns is not None else set())
+
     def takes(self, name: str | None) -> bool:
-        if self._patterns is None:
-            return True
-        found = [pattern for pattern in self._patterns if pattern == name or fnmatchcase(name or "", pattern)]
-        self.unused.difference_update(found)
-        return bool(found)
+        return self._patterns is None or self._patterns.takes(name)
 
     def new_name(self, name: str) -> str:
-        self.unused.discard(name)
+        self._not_renamed.discard(name)
         if isinstance(self._rename, Mapping):
             return self._rename.get(name, name)
         return self._rename(name) if self._rename is not None else name

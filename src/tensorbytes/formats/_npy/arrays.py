@@ -23,6 +23,7 @@ from tensorbytes.formats._npy.header import NpyHeader, Version
 from tensorbytes.formats._parts import Part, check_note, known_shape, pack
 from tensorbytes.formats._tensorproto import check_bits, check_shape
 from tensorbytes.frameworks import numpy as numpy_adapter
+from tensorbytes.patterns import first_match
 from tensorbytes.structs import FieldPlace, Fields, Struct, StructError, Structured
 from tensorbytes.tensor import Array, Strings, Tensor, Value, with_origin
 from tensorbytes.tree import Document
@@ -232,7 +233,8 @@ class Reading(NamedTuple):
         """What a void array of this name holds; a dict tells it for each array."""
         given = self.options.get("dtype")
         if isinstance(given, Mapping):
-            given = given.get(name)
+            pattern = first_match(name, given)
+            given = None if pattern is None else given[pattern]
         if given is None or (isinstance(given, str) and given in dtypes.DTYPES):
             return given
         try:

@@ -121,6 +121,14 @@ class OpenedRecords(Opened):
         count = len(self.records)
         yield Document([self._leaf(name, count) for name in self.records.schema])
 
+    def part(self, takes: Callable[[str | None], bool]) -> Iterator[Document]:
+        """One document: the columns that are taken, read at once, and the masks and lengths of them."""
+        self.check_rows()
+        wanted = {name for name in self.records.schema if takes(name)}
+        wanted |= rows.taken_columns(self.records.schema, self._owners, wanted.__contains__)
+        table = next(self._stored_tables(_ALL, wanted.__contains__), None) if wanted else None
+        yield Document([]) if table is None else table.document()
+
     def _leaf(self, name: str, count: int) -> Leaf:
         """A column that is read when it is asked for; a slice of rows reads these alone."""
         feature = self.records.schema[name]

@@ -301,12 +301,8 @@ class Records(Displayed):
         """The plan that the first block shows, where there is no sample."""
         found = _catch(self._blocks(None, Memory()))
         first = list(islice(found, 1))
-        if (
-            self._follow is None
-            and first
-            and isinstance(first[0], RecordBlock)
-            and len(first[0].data) < framing.BLOCK_BYTES
-        ):
+        short = bool(first) and isinstance(first[0], RecordBlock) and len(first[0].data) < framing.BLOCK_BYTES
+        if short and self._follow is None:
             first += islice(found, 1)  # the end, or another file: nothing is waited for
         if keep:
             self._peeked = chain(first, found)
