@@ -1,5 +1,6 @@
 """What formats say of themselves, held against what they do. A new format is in every one of these tests."""
 
+import copy
 import inspect as signatures
 import os
 import random
@@ -41,7 +42,7 @@ def fitting(name, numbers=NUMBERS):
         tb.formats.get(name).check(to_document(numbers), frozenset(), {})
     except LossError:
         numbers = sparse(numbers)
-    return numbers if chosen.holds_one else {"a": numbers, "b": numbers}
+    return numbers if chosen.holds_one else {"a": numbers, "b": copy.deepcopy(numbers)}  # which is another tensor
 
 
 def path_in(folder, name):
