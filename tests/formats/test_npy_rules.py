@@ -160,6 +160,13 @@ def test_fortran_order_is_kept_both_ways(dtype, tmp_path):
         assert np.array_equal(tb.load(path, to="torch").numpy(), x)
 
 
+def test_text_is_written_in_c_order():
+    """Deliberately otherwise: text has one order here. The values are the same."""
+    x = np.asfortranarray([["a", "b", "c"], ["d", "e", "f"]])
+    assert tb.dumps(x, "npy") == saved(np.ascontiguousarray(x))
+    assert np.array_equal(tb.loads(saved(x)), x)
+
+
 def test_arrays_in_no_order_are_written_in_c_order():
     for x in (np.arange(24).reshape(4, 6)[::2, ::3], np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2)):
         assert tb.dumps(x, "npy") == saved(x)

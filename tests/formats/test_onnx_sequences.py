@@ -59,7 +59,7 @@ def test_sparse_values_of_a_sequence():
     message = onnx.SequenceProto(name="s", elem_type=2)
     message.sparse_tensor_values.append(helper.make_sparse_tensor(values, indices, [2, 3]))
     (got,) = tb.loads(message.SerializeToString(), "onnx")
-    assert got.to_coo()[0].tolist() == [[0, 1], [1, 2]]
+    assert got.to_coo().parts[0].tolist() == [[0, 1], [1, 2]]
 
 
 TENSOR = number(1, 1) + number(2, 1) + field(9, bytes(4))

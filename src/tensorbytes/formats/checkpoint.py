@@ -108,7 +108,7 @@ class Checkpoint(Format):
 
     def leaving_out(self, names: Collection[str]) -> list[Hint]:
         if names and all(name in _BOOKKEEPING or "/.ATTRIBUTES/" in name for name in names):
-            return [Hint("read_options.keys", "clean", "to leave out what TensorFlow keeps for itself")]
+            return [Hint("read_options.keys", "clean", "to leave out what TensorFlow keeps for itself", of="convert")]
         return []
 
     def replaces(self, path: str, options: Options) -> list[str]:

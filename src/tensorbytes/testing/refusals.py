@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 
 REFUSALS: dict[str, str] = {
     "numpy/object/*": "Python objects other than text and bytes have no bytes of their own",
-    "numpy/void/*": "structured and void dtypes: their fields are stored as a dict of tensors",
+    "numpy/void/plain": "a void dtype does not say what it holds",
+    "numpy/void/record": "a subclass of ndarray carries more than its array",
     "numpy/longdouble/*": "the layout of long double differs between machines",
     "numpy/bool/byte that is not a valid bool": "readers treat bytes other than 0 and 1 differently",
     "numpy/float[46]*/high bits set": "ml_dtypes reads a sign out of bits that are not part of the value",

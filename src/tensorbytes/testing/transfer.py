@@ -39,9 +39,20 @@ def transfer(case: Case, to: str, format: str = "tb") -> Outcome:
             return Outcome("refused", str(error))
         except Exception as error:
             return Outcome("crash", f"{type(error).__name__}: {error}")
-        after = _result_fingerprint(made, to)
-        changed = difference(_comparable(before, after), _comparable(after, before), ())
-        return Outcome("LOST", changed) if changed else Outcome("exact")
+        for one, other in _pairs(case, x, before, made, to):
+            changed = difference(_comparable(one, other), _comparable(other, one), ())
+            if changed:
+                return Outcome("LOST", changed)
+        return Outcome("exact")
+
+
+def _pairs(case: Case, x: Any, before: Fingerprint, made: Any, to: str) -> Iterator[tuple[Fingerprint, Fingerprint]]:
+    """What was there and what came of it; of a structured array, where the target has none, its fields."""
+    if not isinstance(made, dict):
+        yield before, _result_fingerprint(made, to)
+        return
+    for name in x.dtype.names:
+        yield fingerprint(x[name], case.framework), _result_fingerprint(made[name], to)
 
 
 def check_transfer(case: Case, to: str, format: str = "tb") -> Outcome:
