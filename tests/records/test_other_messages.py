@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 import tensorbytes as tb
 from tensorbytes import errors, open_records
-from tensorbytes.records import Feature, infer_schema
+from tensorbytes.records import Feature, Schema, infer_schema
 from tests.support import REAL_FILES
 from tests.support.example_bytes import by_entries
 from tests.support.record_cases import example as made
@@ -292,3 +292,15 @@ def test_messages_have_no_schema_of_features(frame_class):
     for given in ({"schema": {"a": "int64"}}, {"columns": ["a"]}):
         with pytest.raises(errors.UsageError, match="message= says what the records are"):
             open_records(stream([b""]), message=frame_class, **given)
+
+
+def test_a_schema_beside_the_file_has_no_say_in_what_its_records_are(tmp_path):
+    path = write(tmp_path / "x.tfrecord", OTHERS["a string first"])
+    Schema({"a": Feature("int64", optional=True)}).save(path + ".schema.json")
+    assert tb.verify(path).format == tb.verify(io.BytesIO((tmp_path / "x.tfrecord").read_bytes())).format
+    assert "records of bytes, not Examples" in str(tb.inspect(path))
+    with pytest.raises(errors.UsageError, match="records of bytes, not Examples"):
+        list(open_records(path))
+    assert list(open_records(path).payloads()) == OTHERS["a string first"]
+    (tmp_path / "x.tfrecord.schema.json").write_text("nonsense")
+    assert tb.verify(path).ok

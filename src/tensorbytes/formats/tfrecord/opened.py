@@ -20,7 +20,10 @@ from tensorbytes.formats.tfrecord.files import framing
 from tensorbytes.formats.tfrecord.files.bytestreams import likely_compression, open_stream
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock
 from tensorbytes.formats.tfrecord.files.index import indexes
+from tensorbytes.formats.tfrecord.files.inputs import Inputs
+from tensorbytes.formats.tfrecord.files.sample import Sample
 from tensorbytes.formats.tfrecord.kinds import EVENTS, EXAMPLES, OF_BYTES, OTHERS, kind_of
+from tensorbytes.formats.tfrecord.read.infer import hold_features
 from tensorbytes.formats.tfrecord.read.reader import Records, open_records
 from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io import storage
@@ -93,7 +96,18 @@ class OpenedRecords(Opened):
                 if kind_of(plain) == EVENTS or (plain[HEADER_BYTES:][:1] == b"\x09" and named):
                     return EVENTS
                 break
-        return EXAMPLES if self.records.holds_examples else OTHERS
+        return EXAMPLES if self._holds_examples() else OTHERS
+
+    def _holds_examples(self) -> bool:
+        """By the records alone: a schema beside a file, sound or not, has no say in it."""
+        if hasattr(self.source.target, "read"):  # has none, and may have been moved
+            return self.records.holds_examples
+        inputs = Inputs(self.targets, self.compression, 1, self.limits)
+        try:
+            block = next(iter(Sample(self.targets, None, self.compression, True, self.limits)), None)
+        finally:
+            inputs.rewind()
+        return block is None or hold_features(block)
 
     @property
     def rows(self) -> bool:

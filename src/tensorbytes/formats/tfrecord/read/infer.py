@@ -53,7 +53,7 @@ def check_examples(block: RecordBlock) -> None:
             path=block.path,
             hints=[Hint(operation="open", arguments=("path",), purpose="reads them")],
         )
-    if not _hold_features(block):
+    if not hold_features(block):
         raise UsageError(
             f"{OF_BYTES}, so that they have no features",
             path=block.path,
@@ -61,7 +61,8 @@ def check_examples(block: RecordBlock) -> None:
         )
 
 
-def _hold_features(block: RecordBlock) -> bool:
+def hold_features(block: RecordBlock) -> bool:
+    """Whether the first records of a file are Examples."""
     return are_examples(payloads(block._replace(records=block.records[:MOST_RECORDS])))
 
 
@@ -305,7 +306,7 @@ def infer_from(sample: Iterable[RecordBlock], limits: Limits) -> Inference | Non
     malformed, tells nothing: that is said when it is read. If it is the first, and there is nothing else, now."""
     inference, failure = Inference(limits), None
     for number, block in enumerate(sample):
-        if not number and not _hold_features(block) and not _holds_tensors(block):
+        if not number and not hold_features(block) and not _holds_tensors(block):
             return None
         try:
             trial = inference.copy()
