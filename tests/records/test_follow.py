@@ -278,6 +278,8 @@ def test_reading_goes_on_where_it_was_left(tmp_path):
     for _ in zip(range(7), records.payloads(), strict=False):
         pass
     assert records.tell() in (7 * size, 8 * size)  # zip took one more
+    next(iter(records))
+    assert records.tell() == size
     later = tb.open_records(path, offset=98 * size)
     assert later.tell() == 98 * size
     assert (len(later), later[1]["x"], later[[0]]["x"].tolist()) == (2, 99, [98])
@@ -321,6 +323,20 @@ def test_an_offset_inside_a_record_is_an_error_that_names_the_nearest(tmp_path):
     for wrong, match in ((starts[-1] + 1, "the file has"), (-1, "0 or more"), (1.5, "0 or more"), (True, "0 or more")):
         with pytest.raises(UsageError, match=match):
             tb.open_records(path, offset=wrong)
+
+
+def test_an_offset_of_a_url(tmp_path):
+    import fsspec
+
+    data = written(tmp_path / "x", 5)
+    with fsspec.open("memory://test_follow/x", "wb") as file:
+        file.write(data)
+    found = tb.open_records("memory://test_follow/x", schema=SCHEMA, offset=len(data) // 5 * 3)
+    assert [row["x"] for row in found] == [3, 4]
+    with pytest.raises(UsageError, match="no record starts at byte 7"):
+        tb.open_records("memory://test_follow/x", schema=SCHEMA, offset=7)
+    with pytest.raises(UsageError, match="only a local file is followed"):
+        tb.open_records("memory://test_follow/x", schema=SCHEMA, follow=True)
 
 
 def test_tell_is_for_one_plain_file(tmp_path):

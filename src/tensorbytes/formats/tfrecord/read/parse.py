@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from tensorbytes.typing import bytes_view
 _EXPECTED = "a list of bytes, Strings, an array of objects, an Arrow column of binary, or a string tensor of one axis"
 # Records that are decoded together, however small they are.
 _MOST_RECORDS = 1 << 16
+# Of a list, those that are looked at together: it may be an iterator that makes them.
+_MOST_LISTED = 1 << 13
 
 
 def parse_examples(
@@ -151,19 +153,24 @@ def _check_axes(shape: tuple[int, ...]) -> None:
 def _listed(items: Any) -> Iterator[tuple[memoryview, Array]]:
     if not isinstance(items, Iterable):
         raise UsageError("serialized Examples", expected=_EXPECTED, got=type(items).__name__)
-    kept: list[memoryview] = []
-    size = 0
-    for number, item in enumerate(items):
-        try:
-            kept.append(bytes_view(item) if not isinstance(item, str) else _no_bytes(number, item))
-        except (TypeError, ValueError, BufferError):
-            _no_bytes(number, item)
-        size += len(kept[-1])
-        if size >= BLOCK_BYTES or len(kept) >= _MOST_RECORDS:
-            yield memoryview(b"".join(kept)), offsets_of([*map(len, kept)])
-            kept, size = [], 0
-    if kept:
-        yield memoryview(b"".join(kept)), offsets_of([*map(len, kept)])
+    source, first = iter(items), 0
+    while some := list(islice(source, _MOST_LISTED)):
+        if any(kind is not bytes for kind in set(map(type, some))):
+            some = [_as_bytes(first + number, item) for number, item in enumerate(some)]
+        lengths = offsets_of([*map(len, some)])
+        start = 0
+        while start < len(some):  # as many as make a block
+            stop = max(int(np.searchsorted(lengths, lengths[start] + BLOCK_BYTES, side="right")) - 1, start + 1)
+            yield memoryview(b"".join(some[start:stop])), lengths[start : stop + 1] - lengths[start]
+            start = stop
+        first += len(some)
+
+
+def _as_bytes(number: int, item: Any) -> Any:
+    try:
+        return item if isinstance(item, bytes) else bytes_view(item)
+    except (TypeError, ValueError, BufferError):
+        return _no_bytes(number, item)
 
 
 def _no_bytes(number: int, item: Any) -> memoryview:

@@ -186,7 +186,7 @@ class Records(Displayed):
             self._inputs = Inputs(self._targets, self._compression, self._threads, self._limits)
 
     def tell(self) -> int:
-        """The byte after the last record that an iteration over rows or batches has given: `offset` to go on from."""
+        """The byte after the last record that the last iteration has given: `offset` to go on from."""
         if len(self._targets) != 1 or self._inputs.compressed:
             raise UsageError("tell() is for one uncompressed file")
         return byte_range(self._targets[0])[1] if self._position is None else self._position
@@ -345,6 +345,7 @@ class Records(Displayed):
     # ---- the pipeline --------------------------------------------------------
 
     def _blocks(self, every: int | None, memory: Memory | None = None) -> Iterator[RecordBlock]:
+        self._position = None
         if self._peeked is not None:  # what can be read only once was begun
             peeked, self._peeked = self._peeked, None
             for item in peeked:
