@@ -25,15 +25,20 @@ _TYPES = tuple(dict.fromkeys((*ORIGINALS, *CASTS)))
 _BLOCK = 1 << 15
 
 
+def _name(dtype: Any) -> str:
+    found = dtypes.find(dtype)
+    if found is None or found.name not in _TYPES:
+        raise unknown("dtype to cast to", dtype, _TYPES)
+    return found.name
+
+
 class Casting:
     """`cast` is a dtype for all dense tensors of floats, or dtypes by name or pattern."""
 
-    def __init__(self, cast: str | Mapping[str, str] | None) -> None:
-        self._wanted = {"*": cast} if isinstance(cast, str) else dict(cast or {})
+    def __init__(self, cast: Any) -> None:
+        given = cast if isinstance(cast, Mapping) else {} if cast is None else {"*": cast}
+        self._wanted = {pattern: _name(dtype) for pattern, dtype in given.items()}
         self._unused = set(self._wanted)
-        for wanted in self._wanted.values():
-            if wanted not in _TYPES:
-                raise unknown("dtype to cast to", wanted, _TYPES)
         # What was lost, known once the tensors were looked at.
         self.losses: dict[str, Loss] = {}
         # The leaves that are cast, by the values that stand for them; why one can't be.

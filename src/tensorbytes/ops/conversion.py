@@ -44,7 +44,7 @@ def convert(
     stack: bool | None = None,
     unstack: int | None = None,
     shards: int = 1,
-    cast: str | Mapping[str, str] | None = None,
+    cast: Any = None,
     allow: Iterable[str] | str = (),
     verify: bool = False,
     sync: bool = True,
@@ -60,7 +60,7 @@ def convert(
     and of streams) stay rows where the target has rows; elsewhere they are stacked, one
     array or ragged value for each name. `stack=True` stacks in any case. `unstack=0` makes rows of
     arrays, along that axis. A target with "{name}" in it gets one file for each tensor.
-    `cast="bfloat16"` makes floats of another type, in all tensors or by name or pattern; the
+    `cast="bfloat16"` (or torch.bfloat16) makes floats of another type, in all tensors or by name or pattern; the
     report tells the largest error. A target that exists is replaced, once the new one is whole.
 
     What the target can't hold raises LossError, which lists all of it; `allow` names the
