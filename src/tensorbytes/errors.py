@@ -269,6 +269,10 @@ class UnclosedWriterWarning(UserWarning):
     """A writer was never closed. The message says of which file, how many records it had, and where they are kept."""
 
 
+class SchemaWarning(UserWarning):
+    """Features were written of which nothing told what they hold. The message names them, and what was chosen."""
+
+
 class SidecarWarning(UserWarning):
     """A file beside another (an index, a schema, a list of checksums) is not used, and why."""
 

@@ -49,6 +49,9 @@ class TFRecord(Format):
         compression=Option(str | None, "of the whole file; by default what its name says", choices=(None, *NAMES)),
         level=Option(int | None, "of the compression"),
         sidecar=Option(bool, "False writes no schema beside the file", True),
+        floats=Option(
+            object, "what Python's own floats become: 'float64', or 'float32' for lists of floats", "float64"
+        ),
     )
     compressions = (None, "gzip", "snappy")
     slow_compressions = ("zlib",)

@@ -179,8 +179,10 @@ def dtype_name(spec: Any) -> str:
     if spec is float or spec is complex:
         names = "'float32' or 'float64'" if spec is float else "'complex64' or 'complex128'"
         raise UsageError(f"{spec.__name__} does not say how wide", hints=[Hint(purpose=f"choose {names}")])
-    if spec in STRINGS if isinstance(spec, str) else isinstance(spec, type) and spec in _PYTHON_TYPES:
-        return _PYTHON_TYPES.get(spec, spec)
+    if isinstance(spec, str) and spec in STRINGS:
+        return spec
+    if isinstance(spec, type) and spec in _PYTHON_TYPES:
+        return _PYTHON_TYPES[spec]
     if isinstance(spec, np.dtype) or (isinstance(spec, type) and issubclass(spec, np.generic)):
         kind = np.dtype(spec).kind
         if kind in "UTS":
