@@ -8,15 +8,19 @@ also derive from the built-in exception that code unaware of tensorbytes would c
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from typing import Self
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # What an extra installs, where that has another name.
 _PACKAGES = {"arrow": "pyarrow", "cloud": "fsspec", "chart": "matplotlib"}
@@ -275,6 +279,99 @@ class SchemaWarning(UserWarning):
 
 class SidecarWarning(UserWarning):
     """A file beside another (an index, a schema, a list of checksums) is not used, and why."""
+
+
+# What other libraries call our parameters, and what to do instead: of calls that read, that write, that convert, and of
+# records. A hint is given by those functions that have what it names.
+_NEVER_UNPICKLED = Hint(purpose="leave it out: nothing is ever unpickled")
+_FIRST = Hint(purpose="pass it first, without a name")
+_COMMON = dict.fromkeys(("file", "filename", "filepath", "fname", "fp", "path"), _FIRST)
+READING: Mapping[str, Hint] = {
+    **_COMMON,
+    "map_location": Hint("device"),
+    "framework": Hint("to"),
+    "return_tensors": Hint("to"),
+    "backend": Hint("to"),
+    "mmap_mode": Hint("mmap", True),
+    "memmap": Hint("mmap", True),
+    "keys": Hint("names"),
+    "columns": Hint("names"),
+    "tensors": Hint("names"),
+    "cast": Hint("dtype", of="load"),
+    "torch_dtype": Hint("dtype", of="load"),
+    **dict.fromkeys(("weights_only", "allow_pickle", "pickle_module", "fix_imports"), _NEVER_UNPICKLED),
+}
+WRITING: Mapping[str, Hint] = {
+    **_COMMON,
+    "metadata": Hint("meta"),
+    "attrs": Hint("meta"),
+    **dict.fromkeys(("compress", "codec", "compression_type"), Hint("compression")),
+    "compression_level": Hint("level"),
+    "compression_opts": Hint("level"),
+    **dict.fromkeys(("pickle_module", "pickle_protocol", "allow_pickle", "fix_imports"), _NEVER_UNPICKLED),
+}
+CONVERTING: Mapping[str, Hint] = {
+    **{name: hint for name, hint in WRITING.items() if hint is not _FIRST and name != "metadata"},
+    "to": Hint("format"),
+    "to_format": Hint("format"),
+    "from_format": Hint("src_format"),
+    "source_format": Hint("src_format"),
+    "dtype": Hint("cast"),
+    "columns": Hint("names"),
+    "keys": Hint("names"),
+}
+RECORDS: Mapping[str, Hint] = {
+    **_COMMON,
+    **dict.fromkeys(("compression_type", "compress", "options"), Hint("compression")),
+    **dict.fromkeys(("features", "feature_spec", "feature_description", "description"), Hint("schema")),
+    "filenames": _FIRST,
+    "names": Hint("columns"),
+    "framework": Hint("to"),
+    "map_location": Hint("device"),
+    "num_parallel_reads": Hint("threads"),
+    "num_workers": Hint("threads"),
+    "batch_size": Hint(purpose="call .batches(size) of what it returns"),
+    "metadata": Hint(purpose="leave it out: records hold no metadata of the whole"),
+    "append": Hint("mode", "a"),
+    "num_shards": Hint("shards"),
+}
+
+
+def refuse_misnamed(
+    function: Callable[..., Any], given: Collection[str], meant: Mapping[str, Hint], known: Collection[str] = ()
+) -> None:
+    """Raise if an argument of a function has the name that other libraries give it; the error says ours.
+
+    `known` are arguments that the function takes and that its signature does not tell."""
+    for name in given:
+        if name in meant and name not in known:
+            hint, parameters = meant[name], inspect.signature(function).parameters
+            if not hint.option or hint.option in parameters or hint.option in known:
+                raise UsageError(f"{_title(function)} has no parameter {name!r}", hints=[hint])
+
+
+def _title(function: Callable[..., Any]) -> str:
+    return function.__qualname__.removesuffix(".__init__")
+
+
+def naming_parameters(meant: Mapping[str, Hint]) -> Callable[[F], F]:
+    """For functions that take no further arguments: a wrong name of one gets the right one in the error."""
+
+    def decorate(function: F) -> F:
+        known = frozenset(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def checked(*args: Any, **options: Any) -> Any:
+            wrong = sorted(options.keys() - known)
+            if wrong:
+                refuse_misnamed(function, wrong, meant)
+                near = nearest(wrong[0], known - {"self"})
+                raise UsageError(f"{_title(function)} has no parameter {wrong[0]!r}{near}")
+            return function(*args, **options)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
 
 
 def unknown(kind: str, got: object, known: Iterable[str]) -> UsageError:

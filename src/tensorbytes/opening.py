@@ -32,6 +32,7 @@ def open_file(
 
     A local file is mapped; with own=True it is read into memory, with `private` changes to the map stay in the process.
     """
+    format = formats.resolve(format)
     given = options or {}
     source = Source(target, own=own, private=private)
     if is_set(target):
@@ -58,7 +59,7 @@ def _open(chosen: Format, source: Source, limits: Limits, options: Options, clai
 def open_bytes(data: memoryview, format: str | None, limits: Limits, options: Options) -> Opened:
     """What some bytes hold."""
     source = Source.of_bytes(data)
-    return _open(choose(source, format), source, limits, options)
+    return _open(choose(source, formats.resolve(format)), source, limits, options)
 
 
 def _claiming_format(path: str, format: str | None) -> Format | None:

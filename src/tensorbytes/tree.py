@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.tensor import Header, Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
@@ -258,7 +258,7 @@ def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
     """What a leaf was: a Python value by its kind, or the tensor that `convert` makes."""
     kind, value = leaf.kind, leaf.read()
     if not kind:
-        return convert(value)
+        return _converted(leaf, value, convert)
     if kind == "none" or kind in _CONTAINERS:
         if not isinstance(value, Tensor) or value.dtype != _EMPTY.dtype or value.shape != _EMPTY.shape:
             raise _mismatch(leaf, kind)
@@ -272,6 +272,16 @@ def restore(leaf: Leaf, convert: Callable[[Value], Any]) -> Any:
     if rest.endswith("]") and container in ("list", "tuple"):
         return _CONTAINERS[container](_items(leaf, rest[:-1], 1))
     return _items(leaf, kind, 0)[0]
+
+
+def _converted(leaf: Leaf, value: Value, convert: Callable[[Value], Any]) -> Any:
+    """What a framework makes of a value; if it can't, the error names the tensor."""
+    try:
+        return convert(value)
+    except TensorbytesError as error:
+        if leaf.name is None or error.tensor is not None:
+            raise
+        raise error.replaced(tensor=leaf.name) from None
 
 
 def _items(leaf: Leaf, name: str, rank: int) -> list[Any]:
@@ -325,7 +335,7 @@ def unflatten(leaves: list[Leaf], convert: Callable[[Value], Any]) -> Any:
             return restore(leaf, convert)
         shared = id(leaf.value)
         if shared not in made:
-            made[shared] = convert(leaf.value.load())
+            made[shared] = _converted(leaf, leaf.value.load(), convert)
         return made[shared]
 
     return nest(leaves, restore_once)

@@ -15,7 +15,7 @@ LAYERS = [
     ["budget", "plugins"],
     ["dtypes", "padding"],
     ["tensor"],
-    ["deferred"],
+    ["deferred", "metadata"],
     ["tree"],
     ["_wire"],
     ["io"],

@@ -351,12 +351,12 @@ def test_a_pandas_frame(path):
 
 @pytest.mark.parametrize("library", [pd, pl, pa])
 def test_times_keep_their_unit(path, library):
-    days = np.array(["2020-01-01", "2021-01-01"], "M8[s]")
+    days = np.array(["2020-01-01", "2021-01-01"], "M8[ms]")
     made = {pd: pd.DataFrame, pl: pl.DataFrame, pa: pa.table}[library]
     written(path, batch=made({"d": days, "l": [[1], [2]]}))
     assert np.asarray(rows_of(path)[0]["d"]).dtype == np.int64
     tb.convert(path, path.with_suffix(".arrow"))
-    assert tb.load(path.with_suffix(".arrow"))["d"].astype("M8[s]").tolist() == days.tolist()
+    assert tb.load(path.with_suffix(".arrow"))["d"].astype("M8[ms]").tolist() == days.tolist()
 
 
 def test_the_labels_of_a_frame_are_not_dropped_in_silence(path):

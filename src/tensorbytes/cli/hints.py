@@ -41,13 +41,19 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "shards": ("--shards {}", "N"),
     # Commands read whole files into NumPy, by the schema that they find.
     "columns": None,
+    "device": None,
     "Feature.encoding": None,
+    "level": None,
     "lists": None,
     "live": None,
+    "meta": None,
+    "mmap": None,
+    "mode": None,
     "on_corrupt": None,
     "Quantize.scale": None,
     "RecordWriter.compression": None,
     "schema": None,
+    "threads": None,
     "to": None,
 }
 OPERATIONS: Mapping[str, str | None] = {

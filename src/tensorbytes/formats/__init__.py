@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from types import MappingProxyType, ModuleType, NoneType
-from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args, overload
 
-from tensorbytes import plugins
+from tensorbytes import metadata, plugins
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     USE_TB,
@@ -156,6 +156,7 @@ class Format:
     # ---- what it is called -----------------------------------------------------
     api: ClassVar[int] = API  # the version of this contract that it was written for
     name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names that people type; suffixes of its files will do as well
     label: ClassVar[str]  # its name in sentences: "NumPy archive"
     words: ClassVar[str]  # what it is, in a line of a table
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -328,10 +329,27 @@ class Format:
         raise NotImplementedError
 
 
+@overload
+def resolve(name: str) -> str: ...
+@overload
+def resolve(name: None) -> None: ...
+def resolve(name: Any) -> str | None:
+    """A format by its name, by another name for it, or by a suffix of its files: "pt" is "torchfile"."""
+    if not isinstance(name, str) or name in BUILTIN:
+        return name  # type: ignore[no-any-return]
+    suffix = f".{name.lower().lstrip('.')}"
+    for known in BUILTIN:
+        if suffix in get(known).suffixes or name.lower() in get(known).aliases:
+            return known
+    find_plugins()
+    return name
+
+
 @cache  # asked several times by each call
 def get(name: str) -> Format:
     """The format of this name."""
-    if name not in BUILTIN and name not in find_plugins():
+    name = resolve(name)
+    if name not in BUILTIN:
         raise unknown("format", name, BUILTIN)
     row = BUILTIN[name]
     try:
@@ -525,12 +543,13 @@ def _check_column(chosen: Format, leaf: Leaf, allow: frozenset[str]) -> None:
 
 def meta_to_keep(value: Value | Deferred) -> dict[str, str]:
     """What would be lost of a value without its metadata: all that users gave it, and what of its origin matters."""
-    return {key: text for key, text in value.origin.items() if key not in ADVISORY} | dict(value.meta)
+    own = {key: text for key, text in value.origin.items() if key not in ADVISORY | {metadata.TYPES}}
+    return own | dict(value.meta)
 
 
 def document_meta_to_keep(document: Document) -> dict[str, str]:
     """The same of a whole structure."""
-    own = {key: text for key, text in document.origin.items() if key not in ADVISORY_OF_THE_WHOLE}
+    own = {key: text for key, text in document.origin.items() if key not in ADVISORY_OF_THE_WHOLE | {metadata.TYPES}}
     return own | dict(document.meta)
 
 

@@ -79,6 +79,7 @@ class Frame(Format):
     name = NATIVE
     label = "tensorbytes"
     words = "our own: a checksummed TFRecord of TensorProtos"
+    aliases = ("tensorbytes",)
     suffixes = (".tb",)
     read_by = "TensorFlow"
     holds = "everything"

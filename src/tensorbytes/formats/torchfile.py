@@ -72,6 +72,7 @@ class TorchFile(Format):
     name = "torchfile"
     label = "PyTorch file"
     words = "torch.save files, without torch, without unpickling"
+    aliases = ("torch", "pytorch")
     suffixes = (".pt", ".pth")
     read_by = "PyTorch"
     holds = "everything"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import plugins
+from tensorbytes import metadata, plugins
 from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
@@ -27,6 +27,20 @@ BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
     "jax": (("jax", "jaxlib"), "jax"),
     "scipy": (("scipy",), "scipy"),
 }
+# Other names that people type.
+ALIASES = {
+    "np": "numpy",
+    "pt": "torch",
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "jnp": "jax",
+    "jax.numpy": "jax",
+    "scipy.sparse": "scipy",
+}
+# JAX as it is by default: numbers of 64 bits as ones of 32.
+JAX32 = "jax32"
+# What else `to=` takes: our own values, and the framework that a value came from.
+_OTHERS = ("tensor", "original", JAX32)
 _BY_PACKAGE = {package: name for name, (packages, _) in BUILTIN.items() for package in packages}
 _MODULES = {name: f"tensorbytes.frameworks.{name}" for name in BUILTIN}
 ENTRY_POINTS = "tensorbytes.frameworks"
@@ -36,11 +50,22 @@ _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
 _found: dict[type, str] = {}
 
 
+def resolve(to: Any) -> str:
+    """What `to=` means: a framework by its name, by another name for it, or by its module."""
+    name = to.__name__ if isinstance(to, ModuleType) else to
+    if not isinstance(name, str):
+        raise UsageError(f"to={to!r}", expected="the name of a framework, such as 'torch'")
+    name = ALIASES.get(name, name)
+    if name not in BUILTIN and name not in _OTHERS and name not in find_plugins():
+        raise unknown("framework", name, [*BUILTIN, *_OTHERS])
+    return name
+
+
 @cache
 def get(name: str) -> ModuleType:
     """The adapter of a framework; loads the framework."""
     if name not in BUILTIN and name not in find_plugins():
-        raise unknown("framework", name, [*BUILTIN, "tensor", "original"])
+        raise unknown("framework", name, [*BUILTIN, *_OTHERS])
     try:
         return importlib.import_module(_MODULES[name])
     except ModuleNotFoundError as error:
@@ -120,7 +145,7 @@ def value_of(x: Any) -> Value | None:
     if name is None:
         return None
     if name == "neutral":
-        value: Value = x
+        value: Value = metadata.with_texts(x)
         return value
     if name == "protocol":
         return _by_protocol(x)
@@ -148,8 +173,11 @@ def _by_protocol(x: Any) -> Value:
 
 def from_value(value: Value, to: str, device: str | None = None) -> Any:
     """A framework's tensor for a neutral value; `to="original"` is where it came from."""
+    to = ALIASES.get(to, to)
     if to == "tensor":
-        return value
+        return metadata.with_types(value)
+    if to == JAX32:
+        value, to = get("jax").narrowed(value), "jax"
     if to == "original":
         to = value.origin.get("framework", "numpy")
         if to not in BUILTIN and to not in find_plugins():

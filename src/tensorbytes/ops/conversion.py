@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbytes import formats, opening, rows
-from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UsageError
+from tensorbytes.errors import CONVERTING, LIMITS, Hint, Limits, LossError, UsageError, refuse_misnamed
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
 from tensorbytes.io import storage
@@ -69,6 +69,8 @@ def convert(
     the target again and compares. `progress` is called with the number of rows so far.
     Further arguments are options of the target's format; `read_options` those of the source.
     """
+    format = formats.resolve(format)
+    refuse_misnamed(convert, options, CONVERTING, () if format is None else formats.get(format).write_options)
     source = opening.open_file(src, src_format, limits=limits, options=read_options)
     wanted = format or _format_of(dst)
     chosen = formats.get(wanted)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, opening
+from tensorbytes import formats, metadata, opening
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError
 from tensorbytes.formats import ADVISORY_OF_THE_WHOLE
 from tensorbytes.formats._opened import Opened
@@ -30,7 +30,7 @@ _MOST_SHOWN = 60
 _MOST_VALUE_BYTES = 128
 _SPELLED = ("complex", "bytes", "numpy")  # Python values that JSON lacks are given as text
 # Of the origin of a whole, what is told in another way or only to machines.
-_UNTOLD = frozenset({SCHEMA, MASKS, LEVELS})
+_UNTOLD = frozenset({SCHEMA, MASKS, LEVELS, metadata.TYPES})
 # What is in event files, and what that consists of.
 _EVENT_UNITS = ("event", "tag")
 
@@ -173,7 +173,7 @@ def inspect(
 def _info(leaf: Leaf, path: str, missing: Missing | None) -> TensorInfo:
     entry = Entry(leaf, lambda value: value, path)
     kind, dtype, shape, size = leaf.header  # of some values the size is known when they are read
-    info = TensorInfo(entry.name, kind, dtype, shape, size, dict(entry.meta))
+    info = TensorInfo(entry.name, kind, dtype, shape, size, dict(leaf.meta))
     if missing is not None:
         info = replace(info, nulls=missing.elements, nulls_exact=missing.exact)
     if leaf.kind and leaf.kind != "object":

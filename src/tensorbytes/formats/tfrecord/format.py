@@ -36,6 +36,7 @@ class TFRecord(Format):
     name = "tfrecord"
     label = "TFRecord"
     words = "TFRecord files of Examples: rows for TensorFlow"
+    aliases = ("tfrecords", "example", "examples")
     suffixes = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
     units = ("record", "feature")
     read_by = "TensorFlow"

@@ -18,13 +18,16 @@ from tensorbytes.budget import Budget
 from tensorbytes.damage import Damage
 from tensorbytes.errors import (
     LIMITS,
+    RECORDS,
     CorruptError,
     DamageWarning,
     Hint,
     Limits,
+    LossError,
     TensorbytesError,
     UnsupportedError,
     UsageError,
+    naming_parameters,
 )
 from tensorbytes.formats.tfrecord.files import framing, salvage
 from tensorbytes.formats.tfrecord.files.bytestreams import ByteStream
@@ -66,6 +69,7 @@ _STEP_BYTES = 120
 _DAMAGE_BYTES = salvage.DAMAGE_BYTES + 500
 
 
+@naming_parameters(RECORDS)
 def open_records(
     paths: Any,
     *,
@@ -89,7 +93,8 @@ def open_records(
     The schema is the one given, or that of the JSON file beside the data, or inferred from
     the first block of records; a record that does not fit it raises SchemaError. `columns`
     chooses features: the others are not decoded. Damage raises CorruptError; with
-    on_corrupt="skip" it is read around, warned of, and listed in `.damages`.
+    on_corrupt="skip" it is read around, warned of, and listed in `.damages`. `to` is a framework, as of load: JAX has
+    no int64 unless jax_enable_x64 is set, and "jax32" narrows integers that fit.
     """
     return Records(paths, columns, schema, compression, on_corrupt, to, device, verify, threads, limits)
 
@@ -122,7 +127,7 @@ class Records(Displayed):
         self._targets = expand(paths)
         self._columns = None if columns is None else list(columns)
         self._compression, self._skip = compression, on_corrupt == "skip"
-        self._to, self._device, self._verify, self._limits = to, device, verify, limits
+        self._to, self._device, self._verify, self._limits = frameworks.resolve(to), device, verify, limits
         self._threads = count_threads() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads, limits)
         self._plan = self._first_plan(schema)
@@ -306,7 +311,7 @@ class Records(Displayed):
             if len(part.splits) > 1:  # each step of a feature list is an object
                 steps = len(part.splits[-1]) - 1
                 self._batch_budget().objects(steps, f"the steps of {name!r}", 0, _STEP_BYTES)
-        lists = [self._converted(to_rows(part, features[name])) for name, part in parts.items()]
+        lists = [self._converted(name, to_rows(part, features[name])) for name, part in parts.items()]
         if not lists:
             yield from ({} for _ in range(parts.count))
             return
@@ -321,10 +326,11 @@ class Records(Displayed):
                     del row[name]
             yield row
 
-    def _converted(self, items: list[Any]) -> list[Any]:
+    def _converted(self, name: str, items: list[Any]) -> list[Any]:
         if self._to == "numpy":
             return items
-        return [self._convert(item) for item in items]
+        with _naming_column(name):
+            return [self._convert(item) for item in items]
 
     def _convert(self, item: Any) -> Any:
         if isinstance(item, list):  # the steps of a feature list
@@ -349,7 +355,7 @@ class Records(Displayed):
 
         Each `for` reads them anew; next() gives one after the other. `batches[i]` and `len(batches)` work as well.
         """
-        return Batches(self, _batch_size(size), drop_last, to)
+        return Batches(self, _batch_size(size), drop_last, None if to is None else frameworks.resolve(to))
 
     def read_batches(self, size: int, drop_last: bool, to: str | None) -> Generator[Batch, None, None]:
         """One pass over what `batches` gives."""
@@ -389,7 +395,10 @@ class Records(Displayed):
 
     def _batch(self, parts: Columns, to: str) -> Batch:
         features = self._features()
-        columns = {name: _hand_out(part, features[name], to, self._device) for name, part in parts.items()}
+        columns = {}
+        for name, part in parts.items():
+            with _naming_column(name):
+                columns[name] = _hand_out(part, features[name], to, self._device)
         present = {name: part.present for name, part in parts.items() if part.present is not None}
         return Batch(columns, present, self._arrow_columns(), parts.count)
 
@@ -526,6 +535,15 @@ def _catch(items: Iterator[RecordBlock]) -> Iterator[RecordBlock | Exception]:
         yield from items
     except Exception as error:
         yield error
+
+
+@contextlib.contextmanager
+def _naming_column(name: str) -> Iterator[None]:
+    """Errors of a framework in the block name the column."""
+    try:
+        yield
+    except (LossError, UnsupportedError) as error:
+        raise error.replaced(tensor=name) from None
 
 
 def _hand_out(part: ColumnPart, feature: Feature, to: str, device: str | None) -> Any:

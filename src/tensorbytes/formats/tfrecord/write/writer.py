@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import _wire, dtypes
-from tensorbytes.errors import SchemaError, SchemaWarning, UsageError
+from tensorbytes.errors import RECORDS, SchemaError, SchemaWarning, UsageError, naming_parameters
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema, sidecar_path
 from tensorbytes.formats.tfrecord.schema.feature import check_name
@@ -111,6 +111,7 @@ class RecordWriter(Closable):
     sync=False, close() does not wait for the disk. Threads may share a writer: each call is done whole.
     """
 
+    @naming_parameters(RECORDS)
     def __init__(
         self,
         path: storage.Target,
