@@ -158,11 +158,12 @@ def to_document(
     origin: Mapping[str, str] | None = None,
 ) -> Document:
     """The neutral form of any object."""
+    texts, types = ({}, {}) if meta is None else metadata.to_text(meta)
     noted = {} if origin is None else metadata.without_types(metadata.to_text(origin)[0])
     leaves = flatten(obj, frameworks.value_of)
     if len(leaves) == 1 and not leaves[0].path:
         (leaf,) = leaves
-        if meta:
+        if texts and meta:
             own = metadata.typed(leaf.value.meta, leaf.value.origin)
             texts, types = metadata.to_text({**own, **meta})
             value = amended(leaf.value, leaf.value.name, texts, {**metadata.without_types(leaf.value.origin), **types})
@@ -170,7 +171,6 @@ def to_document(
         return Document([Leaf(with_origin(with_meta(leaf.value, name), noted), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
-    texts, types = ({}, {}) if meta is None else metadata.to_text(meta)
     return Document(_name_by_keys(leaves), texts, origin={**noted, **types})
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import inspect
 import os
 import re
 import warnings
@@ -288,52 +287,54 @@ _FIRST = Hint(purpose="pass it first, without a name")
 _COMMON = dict.fromkeys(("file", "filename", "filepath", "fname", "fp", "path"), _FIRST)
 READING: Mapping[str, Hint] = {
     **_COMMON,
-    "map_location": Hint("device"),
-    "framework": Hint("to"),
-    "return_tensors": Hint("to"),
-    "backend": Hint("to"),
-    "mmap_mode": Hint("mmap", True),
-    "memmap": Hint("mmap", True),
-    "keys": Hint("names"),
-    "columns": Hint("names"),
-    "tensors": Hint("names"),
+    "map_location": Hint("device", of="load"),
+    "framework": Hint("to", of="load"),
+    "return_tensors": Hint("to", of="load"),
+    "backend": Hint("to", of="load"),
+    "mmap_mode": Hint("mmap", True, of="load"),
+    "memmap": Hint("mmap", True, of="load"),
+    "keys": Hint("names", of="load"),
+    "columns": Hint("names", of="load"),
+    "tensors": Hint("names", of="load"),
     "cast": Hint("dtype", of="load"),
     "torch_dtype": Hint("dtype", of="load"),
     **dict.fromkeys(("weights_only", "allow_pickle", "pickle_module", "fix_imports"), _NEVER_UNPICKLED),
 }
 WRITING: Mapping[str, Hint] = {
     **_COMMON,
-    "metadata": Hint("meta"),
-    "attrs": Hint("meta"),
-    **dict.fromkeys(("compress", "codec", "compression_type"), Hint("compression")),
-    "compression_level": Hint("level"),
-    "compression_opts": Hint("level"),
+    "metadata": Hint("meta", of="save"),
+    "attrs": Hint("meta", of="save"),
+    **dict.fromkeys(("compress", "codec", "compression_type"), Hint("compression", of="save")),
+    "compression_level": Hint("level", of="save"),
+    "compression_opts": Hint("level", of="save"),
     **dict.fromkeys(("pickle_module", "pickle_protocol", "allow_pickle", "fix_imports"), _NEVER_UNPICKLED),
 }
 CONVERTING: Mapping[str, Hint] = {
     **{name: hint for name, hint in WRITING.items() if hint is not _FIRST and name != "metadata"},
-    "to": Hint("format"),
-    "to_format": Hint("format"),
-    "from_format": Hint("src_format"),
-    "source_format": Hint("src_format"),
-    "dtype": Hint("cast"),
-    "columns": Hint("names"),
-    "keys": Hint("names"),
+    "to": Hint("format", of="convert"),
+    "to_format": Hint("format", of="convert"),
+    "from_format": Hint("src_format", of="convert"),
+    "source_format": Hint("src_format", of="convert"),
+    "dtype": Hint("cast", of="convert"),
+    "columns": Hint("names", of="convert"),
+    "keys": Hint("names", of="convert"),
 }
 RECORDS: Mapping[str, Hint] = {
     **_COMMON,
-    **dict.fromkeys(("compression_type", "compress", "options"), Hint("compression")),
-    **dict.fromkeys(("features", "feature_spec", "feature_description", "description"), Hint("schema")),
+    **dict.fromkeys(("compression_type", "compress", "options"), Hint("compression", of="open_records")),
+    **dict.fromkeys(
+        ("features", "feature_spec", "feature_description", "description"), Hint("schema", of="open_records")
+    ),
     "filenames": _FIRST,
-    "names": Hint("columns"),
-    "framework": Hint("to"),
-    "map_location": Hint("device"),
-    "num_parallel_reads": Hint("threads"),
-    "num_workers": Hint("threads"),
+    "names": Hint("columns", of="open_records"),
+    "framework": Hint("to", of="open_records"),
+    "map_location": Hint("device", of="open_records"),
+    "num_parallel_reads": Hint("threads", of="open_records"),
+    "num_workers": Hint("threads", of="open_records"),
     "batch_size": Hint(purpose="call .batches(size) of what it returns"),
     "metadata": Hint(purpose="leave it out: records hold no metadata of the whole"),
-    "append": Hint("mode", "a"),
-    "num_shards": Hint("shards"),
+    "append": Hint("mode", "a", of="RecordWriter"),
+    "num_shards": Hint("shards", of="RecordWriter"),
 }
 
 
@@ -345,9 +346,15 @@ def refuse_misnamed(
     `known` are arguments that the function takes and that its signature does not tell."""
     for name in given:
         if name in meant and name not in known:
-            hint, parameters = meant[name], inspect.signature(function).parameters
-            if not hint.option or hint.option in parameters or hint.option in known:
+            hint = meant[name]
+            if not hint.option or hint.option in _parameters(function) or hint.option in known:
                 raise UsageError(f"{_title(function)} has no parameter {name!r}", hints=[hint])
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of a function's parameters; `inspect` takes its time to be imported."""
+    code = function.__code__
+    return frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def _title(function: Callable[..., Any]) -> str:
@@ -358,7 +365,7 @@ def naming_parameters(meant: Mapping[str, Hint]) -> Callable[[F], F]:
     """For functions that take no further arguments: a wrong name of one gets the right one in the error."""
 
     def decorate(function: F) -> F:
-        known = frozenset(inspect.signature(function).parameters)
+        known = _parameters(function)
 
         @functools.wraps(function)
         def checked(*args: Any, **options: Any) -> Any:

@@ -12,7 +12,7 @@ PACKAGE = Path(formats.__file__).parents[1]
 # A module imports only from lines above its own.
 LAYERS = [
     ["errors", "damage", "lazy", "typing", "notebook"],
-    ["budget", "plugins"],
+    ["advice", "budget", "plugins"],
     ["dtypes", "padding"],
     ["tensor"],
     ["deferred", "metadata"],

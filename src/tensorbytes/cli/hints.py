@@ -16,6 +16,8 @@ OPTIONS: Mapping[str, tuple[str, str] | None] = {
     "allow": ("--allow {}", "FEATURE"),
     "compression": ("--compression {}", "SPEC"),
     "convert.cast": ("--cast {}", "DTYPE"),
+    "convert.format": ("--to {}", "FORMAT"),
+    "convert.src_format": ("--from {}", "FORMAT"),
     "folder": ("--folder {}", "FOLDER"),
     "formats": ("--formats {}", "FORMATS"),
     "limits.max_bytes": ("TENSORBYTES_MAX_BYTES={}", "N"),

@@ -339,7 +339,7 @@ def resolve(name: Any) -> str | None:
         return name  # type: ignore[no-any-return]
     suffix = f".{name.lower().lstrip('.')}"
     for known in BUILTIN:
-        if suffix in get(known).suffixes or name.lower() in get(known).aliases:
+        if name.lower() == known or suffix in get(known).suffixes or name.lower() in get(known).aliases:
             return known
     find_plugins()
     return name

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import metadata, plugins
+from tensorbytes import advice, metadata, plugins
 from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
 from tensorbytes.tensor import InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
 
@@ -47,6 +47,7 @@ ENTRY_POINTS = "tensorbytes.frameworks"
 _NEUTRAL = (Tensor, Strings, Ragged, Sparse)
 # What marks the columns and tables of pandas, pyarrow and Polars.
 _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
+_AS_ARRAY = Hint(purpose="pass np.asarray(x) to store the array alone")
 _found: dict[type, str] = {}
 
 
@@ -147,12 +148,16 @@ def value_of(x: Any) -> Value | None:
     if name == "neutral":
         value: Value = metadata.with_texts(x)
         return value
-    if name == "protocol":
-        return _by_protocol(x)
     try:
-        converted: Value = get(name).to_value(x)
+        converted: Value = _by_protocol(x) if name == "protocol" else get(name).to_value(x)
     except InvalidValueError as error:  # a framework that does not check what it is given
         raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error.fault}") from None
+    except UnsupportedError as error:
+        found = None if error.hints else advice.about(x)
+        if found is None:
+            raise
+        what, hints = found
+        raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is {what}", hints=hints) from error
     return converted
 
 
@@ -160,10 +165,8 @@ def _by_protocol(x: Any) -> Value:
     from tensorbytes.frameworks import numpy as adapter
 
     if not _has(x, "__dlpack__") and any(_has(x, name) for name in _MORE_THAN_AN_ARRAY):
-        raise UnsupportedError(
-            f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not",
-            hints=[Hint(purpose="pass np.asarray(x) to store the array alone")],
-        )
+        what = f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not"
+        raise UnsupportedError(what, hints=[] if advice.about(x) else [_AS_ARRAY])
     try:
         array = np.from_dlpack(x) if _has(x, "__dlpack__") else np.asarray(x)
     except Exception as error:

@@ -59,7 +59,7 @@ def from_value(value: Value, device: str | None = None) -> Any:
             f"JAX would turn {array.dtype} into {made.dtype}, as 64-bit types are switched off",
             feature="dtype",
             tensor=value.name,
-            hints=[_SET_X64, Hint("to", "jax32", "for 32 bits: integers must fit, floats are rounded")],
+            hints=[_SET_X64, Hint("to", "jax32", "for 32 bits: integers must fit, floats are rounded", of="load")],
         )
     return made
 
