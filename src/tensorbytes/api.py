@@ -159,7 +159,7 @@ def to_document(
 ) -> Document:
     """The neutral form of any object."""
     texts, types = ({}, {}) if meta is None else metadata.to_text(meta)
-    noted = {} if origin is None else metadata.without_types(metadata.to_text(origin)[0])
+    noted = {} if origin is None else metadata.checked_origin(origin)
     leaves = flatten(obj, frameworks.value_of)
     if len(leaves) == 1 and not leaves[0].path:
         (leaf,) = leaves

@@ -92,6 +92,15 @@ def with_texts(value: V) -> V:
     return amended(value, value.name, texts, {**value.origin, **types})
 
 
+def checked_origin(origin: Any) -> dict[str, str]:
+    """An origin that a caller gives: text alone, without our note of the types, which is made anew."""
+    texts, types = to_text(origin)
+    if types:
+        key = next(key for key in texts if type(origin[key]) is not str)
+        raise UnsupportedError("an origin must be text", got=f"origin[{key!r}]={origin[key]!r}")
+    return without_types(texts)
+
+
 def without_types(origin: Mapping[str, str]) -> dict[str, str]:
     """An origin without the note."""
     return {key: text for key, text in origin.items() if key != TYPES}
