@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, loading, opening, structs
+from tensorbytes import formats, frameworks, loading, metadata, opening, structs
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, Hint, Limits, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, READING, WRITING, CorruptError, Hint, Limits, UsageError, refuse_misnamed
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats import _shortcut as shortcut
 from tensorbytes.formats._frame_writer import Writer
@@ -32,7 +32,7 @@ def dumps(
     format: str = "tb",
     *,
     name: str | None = None,
-    meta: Mapping[str, str] | None = None,
+    meta: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
     allow: Iterable[str] = (),
     **options: Any,
@@ -40,9 +40,9 @@ def dumps(
     """Turn a tensor, or a structure of tensors and plain values, into bytes.
 
     `obj` may come from NumPy, PyTorch, TensorFlow, JAX or SciPy, in any memory layout.
-    What the format can't hold raises LossError, unless `allow` names it. `meta` is yours, and
-    comes back as it is; `origin` is what another file noted itself of how it was held, as
-    `open(path).origin` gives it.
+    What the format can't hold raises LossError, unless `allow` names it. `meta` is yours: text, numbers,
+    bools and None, which are stored as text and come back as they were; `origin` is what another file noted
+    itself of how it was held, as `open(path).origin` gives it.
 
     `options` are the format's own; save takes the same:
 
@@ -63,7 +63,7 @@ def dumps(
         data = shortcut.dump(obj) if name is None else shortcut.dump_named(obj, name)
         if data is not None:
             return data
-    chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
+    chosen, document, allowed = _prepare(dumps, obj, format, name, meta, origin, allow, options)
     return chosen.dumps(document, allowed, options)
 
 
@@ -72,7 +72,7 @@ def buffers(
     format: str = "tb",
     *,
     name: str | None = None,
-    meta: Mapping[str, str] | None = None,
+    meta: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
     allow: Iterable[str] = (),
     **options: Any,
@@ -81,7 +81,7 @@ def buffers(
 
     The pieces are views: change the tensors only after they have been sent.
     """
-    chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
+    chosen, document, allowed = _prepare(buffers, obj, format, name, meta, origin, allow, options)
     return chosen.pieces(document, allowed, options)
 
 
@@ -91,7 +91,7 @@ def save(
     format: str | None = None,
     *,
     name: str | None = None,
-    meta: Mapping[str, str] | None = None,
+    meta: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
     allow: Iterable[str] = (),
     sync: bool = True,
@@ -114,7 +114,7 @@ def save(
         if data is not None:
             storage.write(target, [data], sync=sync)
             return
-    chosen, document, allowed = _prepare(obj, format, name, meta, origin, allow, options)
+    chosen, document, allowed = _prepare(save, obj, format, name, meta, origin, allow, options)
     chosen.write(document, target, allowed, options, sync)
 
 
@@ -131,17 +131,20 @@ def _by_suffix(target: Any) -> str:
 
 
 def _prepare(
+    function: Callable[..., Any],
     obj: Any,
     format: str,
     name: str | None,
-    meta: Mapping[str, str] | None,
+    meta: Mapping[str, Any] | None,
     origin: Mapping[str, str] | None,
     allow: Iterable[str],
     options: Options,
 ) -> tuple[Format, Document, frozenset[str]]:
     chosen = formats.get(format)
     if not chosen.writes:
-        raise UsageError(f"format {format!r} is read-only", hints=[Hint("format", "tb", "or another one", of="save")])
+        hint = Hint("format", "tb", "or another one", of="save")
+        raise UsageError(f"format {chosen.name!r} is read-only", hints=[hint])
+    refuse_misnamed(function, options, WRITING, chosen.write_options)
     formats.check_options(chosen, options, chosen.write_options)
     allowed = frozenset([allow] if isinstance(allow, str) else allow)
     return chosen, to_document(obj, name=name, meta=meta, origin=origin), allowed
@@ -151,13 +154,12 @@ def to_document(
     obj: Any,
     *,
     name: str | None = None,
-    meta: Mapping[str, str] | None = None,
+    meta: Mapping[str, Any] | None = None,
     origin: Mapping[str, str] | None = None,
 ) -> Document:
     """The neutral form of any object."""
-    for given in (meta, origin):
-        if given is not None:
-            _check_meta(given)
+    texts, types = ({}, {}) if meta is None else metadata.to_text(meta)
+    noted = {} if origin is None else metadata.checked_origin(origin)
     found: list[structs.Struct] = []
     leaves = flatten(
         obj,
@@ -167,32 +169,23 @@ def to_document(
         more=frameworks.children,
     )
     if found:
-        origin = structs.noted(origin or {}, found)
+        noted = structs.noted(noted, found)
     if len(leaves) == 1 and not leaves[0].path:
-        leaf = leaves[0]
-        return Document([Leaf(with_origin(with_meta(leaf.value, name, meta), origin or {}), kind=leaf.kind)])
+        (leaf,) = leaves
+        if texts and meta:
+            own = metadata.typed(leaf.value.meta, leaf.value.origin)
+            texts, types = metadata.to_text({**own, **meta})
+            value = amended(leaf.value, leaf.value.name, texts, {**metadata.without_types(leaf.value.origin), **types})
+            leaf = leaf._replace(value=value)
+        return Document([Leaf(with_origin(with_meta(leaf.value, name), noted), kind=leaf.kind)])
     if name is not None:
         raise UsageError(f"name={name!r} goes with one tensor; a structure's names are its keys")
-    return Document(_name_by_keys(leaves), dict(meta or {}), origin=dict(origin or {}))
+    return Document(_name_by_keys(leaves), texts, origin={**noted, **types})
 
 
 def _value_of(x: Any) -> Value | Deferred | None:
     """The neutral value of a tensor. An array in Fortran order is turned by those who need that, not by npy."""
     return numpy_adapter.in_memory_order(x) or frameworks.value_of(x)
-
-
-def _check_meta(meta: Any) -> None:
-    if not isinstance(meta, Mapping):
-        raise UsageError(f"meta={meta!r}", expected="a dict of texts")
-    for key, text in meta.items():
-        if not isinstance(key, str):
-            raise UnsupportedError(
-                "metadata keys must be str", got=repr(key), hints=[Hint(purpose=f"pass str({key!r})")]
-            )
-        if not isinstance(text, str):
-            raise UnsupportedError(
-                "metadata must be text", got=f"meta[{key!r}]={text!r}", hints=[Hint(purpose=f"pass str({text!r})")]
-            )
 
 
 def _name_by_keys(leaves: list[Leaf]) -> list[Leaf]:
@@ -227,8 +220,9 @@ def loads(
     """Turn bytes back into what was dumped; the format is recognised when not given.
 
     `to` is "numpy", "torch", "tensorflow", "jax", "scipy", "original" (where it came
-    from), or "tensor" for the neutral value with its metadata. Arrays are views of the
-    buffer, so read-only where it is; copy them to change them. What was one tensor in several
+    from), or "tensor" for the neutral value with its metadata; "np", "pt" and "tf" will do. JAX has 64-bit
+    types only if jax_enable_x64 is set: "jax32" narrows integers, if all of them fit, and rounds floats.
+    Arrays are views of the buffer, so read-only where it is; copy them to change them. What was one tensor in several
     places is one again: NumPy's very same array, torch's tensors of the same memory. `names`,
     `dtype`, `like` and `strict` are those of load.
     """
@@ -237,13 +231,21 @@ def loads(
         array = shortcut.load(buffer)
         if array is not None:
             return array
-    wanted = Wanted(to, device, names, dtype, like, strict)
+    if options:
+        refuse_misnamed(loads, options, READING, _read_options(format))
+    wanted = Wanted(frameworks.resolve(to), device, names, dtype, like, strict)
     wanted.check()
     data = _check_buffer(buffer)
     _check_limits(limits)
     opened = opening.open_bytes(data, format, limits, options, wanted.told)
     _check_not_empty(opened, format)
     return loading.result(opened, wanted)
+
+
+def _read_options(format: str | None) -> Collection[str]:
+    """The options of a format, or of any, that a call may have been given."""
+    chosen = formats.BUILTIN if format is None else [format]
+    return frozenset(key for name in chosen for key in formats.get(name).read_options)
 
 
 def _check_not_empty(opened: Opened, format: str | None) -> None:
@@ -322,6 +324,9 @@ def load(
     until it is used, and what is never used is never checked. With to="torch", tensors can
     be changed, and the file does not notice.
     """
+    if options:
+        refuse_misnamed(load, options, READING, _read_options(format))
+    to = frameworks.resolve(to)
     wanted = Wanted(to, device, names, dtype, like, strict)
     wanted.check()
     _refuse_bytes(target)
@@ -359,13 +364,17 @@ def open(
     Reading a path gives a Reader (names, slices, iteration); a file object that can't
     seek, such as a pipe or a socket's, gives a stream to iterate over. `dtype` is that of load.
     """
+    format = formats.resolve(format)
     if mode in ("w", "a"):
         _check_stream(target, format, options)
-        if to != "numpy" or device is not None or dtype is not None:
+        if frameworks.resolve(to) != "numpy" or device is not None or dtype is not None:
             raise UsageError(f"mode {mode!r}: to=, device= and dtype= are for reading")
         return Writer(to_document, target, mode == "a", Storing.of(options))
     if mode != "r":
         raise UsageError(f"mode {mode!r}", expected="'r', 'w' or 'a'")
+    if options:
+        refuse_misnamed(open, options, READING, _read_options(format))
+    to = frameworks.resolve(to)
     _refuse_bytes(target)
     _check_limits(limits)
     if not storage.is_path(target) and not _is_seekable(target):

@@ -41,15 +41,8 @@ def target_name(wanted: Any) -> str:
 
 def dtype_name(given: Any) -> str | None:
     """Our name of a dtype, which may be one of a framework; None if it is not one."""
-    if isinstance(given, str) and given in dtypes.DTYPES:
-        return given
-    text = str(given)
-    if text.startswith("torch.") and text[6:] in dtypes.BY_TORCH:
-        return dtypes.BY_TORCH[text[6:]].name
-    try:
-        return dtypes.from_numpy(np.dtype(getattr(given, "as_numpy_dtype", given))).name
-    except (TypeError, ValueError):
-        return None
+    found = dtypes.find(given)
+    return None if found is None else found.name
 
 
 class Casting:

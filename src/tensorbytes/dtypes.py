@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorbytes.errors import Hint, UnsupportedError
+from tensorbytes.errors import Hint, UnsupportedError, UsageError, unknown
 
 
 class DType(NamedTuple):
@@ -107,6 +107,17 @@ DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in map(_parse, _ROWS.str
 BY_CODE: dict[int, DType] = {dtype.code: dtype for dtype in DTYPES.values()}
 BY_TORCH: dict[str, DType] = {dtype.torch: dtype for dtype in DTYPES.values() if dtype.torch}
 
+# Other spellings that leave no doubt, in lower case: those of safetensors' headers ("bf16", "f32"), and "fp32".
+# "float" and "int" are not among them: NumPy means 64 bits by them, PyTorch and TensorFlow 32.
+_SPELLINGS: dict[str, DType] = {dtype.safetensors.lower(): dtype for dtype in DTYPES.values() if dtype.safetensors} | {
+    "fp16": DTYPES["float16"],
+    "half": DTYPES["float16"],
+    "fp32": DTYPES["float32"],
+    "fp64": DTYPES["float64"],
+    "double": DTYPES["float64"],
+}
+_MODULES = ("torch.", "tf.", "tensorflow.", "jnp.", "jax.numpy.", "np.", "numpy.", "ml_dtypes.")
+
 # TensorFlow's types that hold pointers or references rather than values.
 _TF_REFUSED = {20: "resource", 21: "variant"}
 
@@ -117,6 +128,56 @@ def get(name: str) -> DType:
         return DTYPES[name]
     except (KeyError, TypeError):
         raise UnsupportedError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}") from None
+
+
+def named(given: Any) -> DType:
+    """The row of a dtype as callers have it: "float32", "bf16", np.float32, np.dtype("<f4"), torch.float32, tf.float32,
+    jnp.bfloat16. No framework is imported for it. Anything else raises UsageError."""
+    found = find(given)
+    if found is None and isinstance(given, str):
+        raise unknown("dtype", given[:60], DTYPES)
+    if found is None:
+        raise UsageError(expected="a dtype, such as 'float32' or np.float32", got=repr(given)[:60])
+    return found
+
+
+def find(given: Any) -> DType | None:
+    """The same; None for what is not a dtype. One that has no row raises UsageError."""
+    if isinstance(given, str):
+        return _of_text(given)
+    kind, found = type(given), None
+    package = kind.__module__.partition(".")[0]
+    if package == "torch" and kind.__name__ == "dtype":
+        found = BY_TORCH.get(str(given).removeprefix("torch."))
+    elif package == "tensorflow" and kind.__name__ == "DType":
+        found = BY_CODE.get(given.as_datatype_enum)
+    elif isinstance(given, np.dtype):
+        return _of_numpy(given)
+    else:  # a class of NumPy's, ml_dtypes' or JAX's; not an array, whose dtype is hardly what was meant
+        own = getattr(given, "dtype", None) if isinstance(given, type) else None
+        is_scalar = isinstance(given, type) and issubclass(given, np.generic | bool | int | float | complex)
+        return _of_numpy(np.dtype(given)) if is_scalar or isinstance(own, np.dtype) else None
+    if found is None:
+        raise UsageError(f"unknown dtype {given!r}")
+    return found
+
+
+def _of_text(text: str) -> DType | None:
+    plain = next((text[len(module) :] for module in _MODULES if text.startswith(module)), text)
+    found = DTYPES.get(plain) or BY_TORCH.get(plain) or _SPELLINGS.get(plain.lower())
+    if found is None and plain[-1:].isdigit() and len(plain) < 8:  # NumPy's codes, such as "<f4"
+        try:
+            return _of_numpy(np.dtype(plain))
+        except (TypeError, ValueError):
+            return None
+    return found
+
+
+def _of_numpy(dtype: np.dtype[Any]) -> DType:
+    try:
+        return from_numpy(dtype)
+    except UnsupportedError as error:
+        raise UsageError(error.fault, hints=error.hints) from None
 
 
 def by_code(code: int) -> DType:

@@ -8,15 +8,18 @@ also derive from the built-in exception that code unaware of tensorbytes would c
 from __future__ import annotations
 
 import builtins
+import functools
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from typing import Self
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # What an extra installs, where that has another name.
 _PACKAGES = {"arrow": "pyarrow", "cloud": "fsspec", "chart": "matplotlib"}
@@ -311,8 +314,113 @@ class UnclosedWriterWarning(UserWarning):
     """A writer was never closed. The message says of which file, how many records it had, and where they are kept."""
 
 
+class SchemaWarning(UserWarning):
+    """Features were written of which nothing told what they hold. The message names them, and what was chosen."""
+
+
 class SidecarWarning(UserWarning):
     """A file beside another (an index, a schema, a list of checksums) is not used, and why."""
+
+
+# What other libraries call our parameters, and what to do instead: of calls that read, that write, that convert, and of
+# records. A hint is given by those functions that have what it names.
+_NEVER_UNPICKLED = Hint(purpose="leave it out: nothing is ever unpickled")
+_FIRST = Hint(purpose="pass it first, without a name")
+_COMMON = dict.fromkeys(("file", "filename", "filepath", "fname", "fp", "path"), _FIRST)
+READING: Mapping[str, Hint] = {
+    **_COMMON,
+    "map_location": Hint("device", of="load"),
+    "framework": Hint("to", of="load"),
+    "return_tensors": Hint("to", of="load"),
+    "backend": Hint("to", of="load"),
+    "mmap_mode": Hint("mmap", True, of="load"),
+    "memmap": Hint("mmap", True, of="load"),
+    "keys": Hint("names", of="load"),
+    "columns": Hint("names", of="load"),
+    "tensors": Hint("names", of="load"),
+    "cast": Hint("dtype", of="load"),
+    "torch_dtype": Hint("dtype", of="load"),
+    **dict.fromkeys(("weights_only", "allow_pickle", "pickle_module", "fix_imports"), _NEVER_UNPICKLED),
+}
+WRITING: Mapping[str, Hint] = {
+    **_COMMON,
+    "metadata": Hint("meta", of="save"),
+    "attrs": Hint("meta", of="save"),
+    **dict.fromkeys(("compress", "codec", "compression_type"), Hint("compression", of="save")),
+    "compression_level": Hint("level", of="save"),
+    "compression_opts": Hint("level", of="save"),
+    **dict.fromkeys(("pickle_module", "pickle_protocol", "allow_pickle", "fix_imports"), _NEVER_UNPICKLED),
+}
+CONVERTING: Mapping[str, Hint] = {
+    **{name: hint for name, hint in WRITING.items() if hint is not _FIRST and name != "metadata"},
+    "to": Hint("format", of="convert"),
+    "to_format": Hint("format", of="convert"),
+    "from_format": Hint("src_format", of="convert"),
+    "source_format": Hint("src_format", of="convert"),
+    "dtype": Hint("cast", of="convert"),
+    "columns": Hint("names", of="convert"),
+    "keys": Hint("names", of="convert"),
+}
+RECORDS: Mapping[str, Hint] = {
+    **_COMMON,
+    **dict.fromkeys(("compression_type", "compress", "options"), Hint("compression", of="open_records")),
+    **dict.fromkeys(
+        ("features", "feature_spec", "feature_description", "description"), Hint("schema", of="open_records")
+    ),
+    "filenames": _FIRST,
+    "names": Hint("columns", of="open_records"),
+    "framework": Hint("to", of="open_records"),
+    "map_location": Hint("device", of="open_records"),
+    "num_parallel_reads": Hint("threads", of="open_records"),
+    "num_workers": Hint("threads", of="open_records"),
+    "batch_size": Hint(purpose="call .batches(size) of what it returns"),
+    "metadata": Hint(purpose="leave it out: records hold no metadata of the whole"),
+    "append": Hint("mode", "a", of="RecordWriter"),
+    "num_shards": Hint("shards", of="RecordWriter"),
+}
+
+
+def refuse_misnamed(
+    function: Callable[..., Any], given: Collection[str], meant: Mapping[str, Hint], known: Collection[str] = ()
+) -> None:
+    """Raise if an argument of a function has the name that other libraries give it; the error says ours.
+
+    `known` are arguments that the function takes and that its signature does not tell."""
+    for name in given:
+        if name in meant and name not in known:
+            hint = meant[name]
+            if not hint.option or hint.option in _parameters(function) or hint.option in known:
+                raise UsageError(f"{_title(function)} has no parameter {name!r}", hints=[hint])
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of a function's parameters; `inspect` takes its time to be imported."""
+    code = function.__code__
+    return frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+def _title(function: Callable[..., Any]) -> str:
+    return function.__qualname__.removesuffix(".__init__")
+
+
+def naming_parameters(meant: Mapping[str, Hint]) -> Callable[[F], F]:
+    """For functions that take no further arguments: a wrong name of one gets the right one in the error."""
+
+    def decorate(function: F) -> F:
+        known = _parameters(function)
+
+        @functools.wraps(function)
+        def checked(*args: Any, **options: Any) -> Any:
+            wrong = sorted(options.keys() - known)
+            if wrong:
+                refuse_misnamed(function, wrong, meant)
+                near = nearest(wrong[0], known - {"self"})
+                raise UsageError(f"{_title(function)} has no parameter {wrong[0]!r}{near}")
+            return function(*args, **options)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
 
 
 def unknown(kind: str, got: object, known: Iterable[str]) -> UsageError:

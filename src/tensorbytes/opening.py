@@ -34,6 +34,7 @@ def open_file(
     A local file is mapped; with own=True it is read into memory, with `private` changes to the map stay in the process.
     `dtype` is for formats that have such an option; others ignore it.
     """
+    format = formats.resolve(format)
     given = _Given(options or {}, dtype)
     source = Source(target, own=own, private=private)
     if is_set(target):
@@ -79,7 +80,7 @@ def _open(chosen: Format, source: Source, limits: Limits, given: _Given, claimed
 def open_bytes(data: memoryview, format: str | None, limits: Limits, options: Options, dtype: Any = None) -> Opened:
     """What some bytes hold."""
     source = Source.of_bytes(data)
-    return _open(choose(source, format), source, limits, _Given(options, dtype))
+    return _open(choose(source, formats.resolve(format)), source, limits, _Given(options, dtype))
 
 
 def _claiming_format(path: str, format: str | None) -> Format | None:

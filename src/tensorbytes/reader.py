@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, frameworks, opening
+from tensorbytes import formats, frameworks, metadata, opening
 from tensorbytes._wire import crc32c, mask
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
@@ -60,9 +60,9 @@ class Entry(Displayed):
         return self._leaf.header.nbytes or 0
 
     @property
-    def meta(self) -> Mapping[str, str]:
+    def meta(self) -> Mapping[str, Any]:
         with naming(self._path, self._mapped):
-            return self._leaf.meta
+            return metadata.typed(self._leaf.meta, self._leaf.value.origin)
 
     @property
     def origin(self) -> Mapping[str, str]:
@@ -174,13 +174,14 @@ class Reader(Displayed):
         return names
 
     @property
-    def meta(self) -> Mapping[str, str]:
+    def meta(self) -> Mapping[str, Any]:
         """Metadata of the whole file: that of its first object."""
         documents = self._lazy()
         if not documents:
             return {}
         first = documents[0]
-        return first.meta if first.meta or len(first.leaves) != 1 else first.leaves[0].value.meta
+        told = first if first.meta or len(first.leaves) != 1 else first.leaves[0].value
+        return metadata.typed(told.meta, told.origin)
 
     @property
     def origin(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ A path step is a pair:
     ("mask", 0)     which rows of a table's column there are: see Document
 
 A leaf's `kind` tells what its value was when it was not a tensor: "int", "float",
-"complex", "bool", "str", "bytes", "none", "numpy" (a NumPy scalar), "list[float]" (a
+"complex", "bool", "str", "bytes", "bytearray", "none", "numpy" (a NumPy scalar), "list[float]" (a
 list of nothing but floats, stored as one tensor), or "dict", "list", "tuple" (empty).
 """
 
@@ -25,8 +25,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from tensorbytes import advice
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, CorruptError, Hint, UnsupportedError, UsageError
+from tensorbytes.errors import LIMITS, CorruptError, Hint, TensorbytesError, UnsupportedError, UsageError
 from tensorbytes.tensor import Array, Header, Strings, Tensor, Value
 
 Step: TypeAlias = tuple[str, str | int]
@@ -203,6 +204,7 @@ _SCALARS: dict[type, Callable[[list[Any]], Value]] = {
     complex: _numbers("complex128"),
     str: lambda items: Strings.from_items(items, (len(items),), "utf-8"),
     bytes: lambda items: Strings.from_items(items, (len(items),), "bytes"),
+    bytearray: lambda items: Strings.from_items(map(bytes, items), (len(items),), "bytes"),
 }
 _BY_NAME = {kind.__name__: kind for kind in _SCALARS}
 _EMPTY = Tensor("bool", (0,), b"")
@@ -393,28 +395,24 @@ def _scalar(obj: Any) -> Value:
 def _key_step(key: Any) -> Step:
     if type(key) is int and -(1 << 63) <= key < 1 << 63:
         return ("number", key)
-    raise UnsupportedError(f"a dict key must be a string or a 64-bit integer, got {key!r} ({type(key).__name__})")
+    raise UnsupportedError(
+        f"a dict key must be a string or a 64-bit integer, got {key!r} ({type(key).__name__})",
+        hints=[Hint(purpose="pass {str(key): value for key, value in x.items()}")],
+    )
 
 
 def refusal(obj: Any, path: Path) -> UnsupportedError:
     """The error for what is neither a value nor a container."""
     where, tensor = (f" at {path_name(path)!r}", path_name(path)) if path else ("", None)
-    if isinstance(obj, tuple | list):
-        plain = type(obj).__mro__[-2].__name__
-        return UnsupportedError(
-            f"{type(obj).__qualname__}{where} would come back as a plain {plain}",
-            tensor=tensor,
-            hints=[Hint(purpose="convert it")],
-        )
-    what = f"{type(obj).__module__}.{type(obj).__qualname__}"
-    if hasattr(obj, "__next__"):
-        return UnsupportedError(
-            f"{what}{where} is an iterator",
-            tensor=tensor,
-            hints=[Hint(purpose="write its items one by one, with open(path, 'w') as f: f.write(item)")],
-        )
+    named = f"{type(obj).__module__}.{type(obj).__qualname__}{where}"
+    found = advice.about(obj)
+    if found is not None:
+        what, hints = found
+        if hasattr(obj, "__next__") and not hasattr(obj, "read"):
+            hints = [*hints, Hint(purpose="write items one by one, with tb.open(path, 'w') as f: f.write(item)")]
+        return UnsupportedError(f"{named} is {what}", tensor=tensor, hints=hints)
     return UnsupportedError(
-        f"{what}{where} is neither a tensor nor a plain Python value",
+        f"{named} is neither a tensor nor a plain Python value",
         tensor=tensor,
         expected="a tensor of numpy, torch, tensorflow, jax or scipy, a number, text, bytes or None, "
         "or a dict, list, tuple or dataclass of them",
@@ -425,7 +423,7 @@ def restore(leaf: Leaf, convert: Callable[[Value | Deferred], Any]) -> Any:
     """What a leaf was: a Python value by its kind, or the tensor that `convert` makes."""
     kind = leaf.kind
     if not kind:
-        return convert(leaf.value)
+        return _converted(leaf, convert)
     value = leaf.read()
     if kind == "none" or kind in _CONTAINERS:
         if not isinstance(value, Tensor) or value.dtype != _EMPTY.dtype or value.shape != _EMPTY.shape:
@@ -442,6 +440,16 @@ def restore(leaf: Leaf, convert: Callable[[Value | Deferred], Any]) -> Any:
     return _items(leaf, kind, 0)[0]
 
 
+def _converted(leaf: Leaf, convert: Callable[[Value | Deferred], Any]) -> Any:
+    """What a framework makes of a value; if it can't, the error names the tensor."""
+    try:
+        return convert(leaf.value)
+    except TensorbytesError as error:
+        if leaf.name is None or error.tensor is not None:
+            raise
+        raise error.replaced(tensor=leaf.name) from None
+
+
 def _items(leaf: Leaf, name: str, rank: int) -> list[Any]:
     value, wanted = leaf.read(), _BY_NAME.get(name)
     items: list[Any] | None = None
@@ -449,6 +457,8 @@ def _items(leaf: Leaf, name: str, rank: int) -> list[Any]:
         items = value.items()
         if wanted is int and value.encoding == "utf-8" and all(_INTEGER.fullmatch(item) for item in items):
             items = [int(item) for item in items]
+        elif wanted is bytearray and value.encoding == "bytes":
+            items = [bytearray(item) for item in items]
     elif isinstance(value, Tensor) and len(value.shape) == rank and value.dtype in _NUMBER_TYPES:
         items = value.numpy().reshape(-1).tolist()
     if wanted is None or items is None or not all(type(item) is wanted for item in items):
@@ -493,7 +503,7 @@ def unflatten(leaves: list[Leaf], convert: Callable[[Value | Deferred], Any]) ->
             return restore(leaf, convert)
         shared = id(leaf.value)
         if shared not in made:
-            made[shared] = convert(leaf.value)
+            made[shared] = _converted(leaf, convert)
         return made[shared]
 
     return nest(leaves, restore_once)

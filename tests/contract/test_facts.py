@@ -110,14 +110,14 @@ def test_holds_one(name):
 def test_aliases(name, tmp_path):
     chosen, x = formats.get(name), np.arange(3.0)
     if not chosen.self_describing:
-        assert not chosen.aliases
+        assert not chosen.ties
         return
     tb.save({"a": x, "b": x}, tmp_path / "x", name)
     found = tb.load(tmp_path / "x", name)
-    assert (found["a"] is found["b"]) is chosen.aliases
+    assert (found["a"] is found["b"]) is chosen.ties
     leaf = Leaf(tb.Tensor("float64", (3,), x), (("key", "a"),))
     told = chosen.written_apart(Document([leaf, leaf._replace(path=(("key", "b"),))]), {})
-    assert told == ({} if chosen.aliases else {1: 0})
+    assert told == ({} if chosen.ties else {1: 0})
 
 
 @pytest.mark.parametrize("name", [name for name in WRITTEN if not formats.get(name).several_files])

@@ -39,7 +39,7 @@ def test_ties_and_metadata_are_kept_or_told(committed):
             cells = {name: fidelity.cell([made]) for name, made in outcomes.items()}
             assert cells == committed[title][label], STALE
             assert {made.verdict for made in outcomes.values()} <= {"exact", "told", "refused"}
-            keeps = {name for name in outcomes if formats.get(name).aliases}
+            keeps = {name for name in outcomes if formats.get(name).ties}
             if title == keeping.METADATA:
                 assert {name for name, made in outcomes.items() if made.verdict == "exact"} >= {"tb", "npz", "arrow"}
             elif "overlap" in label:

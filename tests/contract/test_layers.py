@@ -13,10 +13,10 @@ PACKAGE = Path(formats.__file__).parents[1]
 # A module imports only from lines above its own.
 LAYERS = [
     ["errors", "damage", "lazy", "typing", "notebook"],
-    ["budget", "patterns", "plugins"],
+    ["advice", "budget", "patterns", "plugins"],
     ["dtypes", "padding"],
     ["tensor"],
-    ["deferred"],
+    ["deferred", "metadata"],
     ["tree"],
     ["structs"],
     ["_wire"],

@@ -288,5 +288,5 @@ def test_nesting_beyond_the_limit_is_refused():
 
 def test_a_module_is_no_tensor():
     for module in (torch.nn.Linear(2, 3), type("Own", (torch.nn.Module,), {})()):
-        with pytest.raises(tb.errors.UnsupportedError, match=r"is a module; save model\.state_dict\(\)"):
+        with pytest.raises(tb.errors.UnsupportedError, match=r"is a module; pass x\.state_dict\(\)"):
             tb.dumps(module, "torchfile")

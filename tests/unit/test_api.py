@@ -118,16 +118,16 @@ class Pair(tuple):
     [
         (object(), "object is neither a tensor nor a plain Python value"),
         ({"a": [object()]}, "at 'a/0'"),
-        (Colour.RED, "neither a tensor"),
+        (Colour.RED, "a member of an enumeration; pass x.value"),
         (Pair((1, 2)), "would come back as a plain tuple"),
-        ((i for i in range(3)), "is an iterator; write its items one by one"),
+        ((i for i in range(3)), r"is an iterator; pass list\(x\), or write items one by one"),
         ({(1, 2): 3}, "a dict key must be a string or a 64-bit integer"),
         ({True: 3}, "a dict key must be"),
         ({2**63: 3}, "a dict key must be"),
         ("\ud800", "lone surrogate"),
         ({"\ud800": 1}, "UTF-8"),
         (10**4300, "over 4300 digits"),
-        ({1, 2}, "neither a tensor"),
+        ({1, 2}, r"a set, which has no order; pass list\(x\)"),
         (np.array([object()]), "element 0 is object"),
         (np.array(["a", b"b"], object), "only all-text or all-bytes"),
         (np.array(["a", None], object), "element 1 is NoneType"),
@@ -170,7 +170,7 @@ def test_unknown_names_list_the_known_ones():
         tb.errors.UsageError, match=r"unknown format 'zip'; known: .*raw, safetensors, sparseproto, tb, tensorproto"
     ):
         tb.dumps(1, "zip")
-    with pytest.raises(tb.errors.UsageError, match="unknown framework 'mxnet'; known: jax, numpy"):
+    with pytest.raises(tb.errors.UsageError, match="unknown framework 'mxnet'; known: jax, jax32, numpy"):
         tb.loads(tb.dumps(np.ones(2)), to="mxnet")
     with pytest.raises(tb.errors.UsageError, match="no option 'level' here; its options: compression, quantize"):
         tb.dumps(np.ones(2), level=3)
@@ -187,7 +187,7 @@ def test_unknown_names_list_the_known_ones():
 
 
 def test_the_name_that_was_meant():
-    for wrong, meant in [("torch_file", "torchfile"), ("NPZ", "npz"), ("safetensor", "safetensors")]:
+    for wrong, meant in [("torch_file", "torchfile"), ("nzp", "npz"), ("safetensor", "safetensors")]:
         with pytest.raises(tb.errors.UsageError, match=f"known: arrow, .*; did you mean '{meant}'\\?"):
             tb.dumps(1, wrong)
     with pytest.raises(tb.errors.UsageError) as caught:
@@ -283,8 +283,10 @@ def test_metadata_and_limits_of_another_type(tmp_path):
     for obj in (np.ones(2), [np.ones(2)]):
         with pytest.raises(tb.errors.UsageError, match="meta='hi': expected a dict"):
             tb.dumps(obj, meta="hi")
-        with pytest.raises(tb.errors.UnsupportedError, match=r"must be text, got meta\['epoch'\]=3; pass str\(3\)"):
-            tb.dumps(obj, meta={"epoch": 3})
+        with pytest.raises(
+            tb.errors.UnsupportedError, match=r"must be text, a number, .* got meta\['epoch'\] of type ob"
+        ):
+            tb.dumps(obj, meta={"epoch": object()})
         with pytest.raises(tb.errors.UnsupportedError, match=r"metadata keys must be str, got 1; pass str\(1\)"):
             tb.dumps(obj, meta={1: "a"})
     for read in (tb.load, tb.open):
@@ -374,8 +376,6 @@ def test_name_and_metadata_travel():
     inside = tb.loads(tb.dumps({"key": value}), to="tensor")["key"]
     assert inside.origin["name"] == "weights"
     assert inside.meta == {"epoch": "3", "note": "ü"}
-    with pytest.raises(tb.errors.UnsupportedError, match="must be text"):
-        tb.dumps(np.ones(2), meta={"epoch": 3})
 
 
 def test_the_short_cut_gives_the_same_bytes():
@@ -400,7 +400,7 @@ def test_other_exporters_of_arrays():
             return np.arange(3)
 
     assert tb.loads(tb.dumps(Exporter())).tolist() == [0, 1, 2]
-    assert tb.loads(tb.dumps(bytearray(b"abc"))).tolist() == [97, 98, 99]
+    assert tb.loads(tb.dumps(memoryview(b"abc"))).tolist() == [97, 98, 99]
     with pytest.raises(tb.errors.UnsupportedError, match="does not give up its data"):
         tb.dumps(type("Broken", (), {"__array__": lambda self, **_: 1 / 0})())
 

@@ -60,15 +60,8 @@ def format_name(text: str | None) -> str | None:
     if text is None:
         return None
     from tensorbytes import formats
-    from tensorbytes.errors import unknown
 
-    if text in formats.BUILTIN:
-        return text
-    as_file = f"x.{text.lstrip('.')}"
-    found = formats.by_suffix(as_file)
-    if found is None:
-        raise unknown("format", text, formats.BUILTIN)
-    return found
+    return formats.get(text).name
 
 
 def named_option(text: str) -> tuple[str, Any]:

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from types import MappingProxyType, ModuleType, NoneType
-from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args, overload
 
-from tensorbytes import plugins
+from tensorbytes import metadata, plugins
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
     USE_TB,
@@ -158,6 +158,7 @@ class Format:
     # ---- what it is called -----------------------------------------------------
     api: ClassVar[int] = API  # the version of this contract that it was written for
     name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names that people type; suffixes of its files will do as well
     label: ClassVar[str]  # its name in sentences: "NumPy archive"
     words: ClassVar[str]  # what it is, in a line of a table
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -174,7 +175,7 @@ class Format:
     documents: ClassVar[bool] = True  # False: holds rows alone
     rows: ClassVar[bool] = False  # True: holds tables of rows, which `create` takes as they are
     masks: ClassVar[bool] = False  # True: rows may lack columns
-    aliases: ClassVar[bool] = False  # True: a tensor in several places is stored once, and is one tensor again
+    ties: ClassVar[bool] = False  # True: a tensor in several places is stored once, and is one tensor again
     empty: ClassVar[bool] = False  # True: no bytes at all are a stream of no objects, or no rows
     framed: ClassVar[bool] = False  # True: its files are records with checksums, as `tfrecord/` frames them
     checksums: ClassVar[str] = ""  # its own ones, in words
@@ -237,7 +238,7 @@ class Format:
     def written_apart(self, document: Document, options: Options) -> dict[int, int]:
         """The leaves that are the tensor of an earlier leaf, and would be written and read as another one: no value
         is lost, but the report of `convert` tells it. Each with the number of that earlier leaf."""
-        return {} if self.aliases else find_aliases(document.leaves)
+        return {} if self.ties else find_aliases(document.leaves)
 
     def dumps(self, document: Document, allow: frozenset[str], options: Options) -> bytes:
         return b"".join(self.encode(document, allow, options))
@@ -341,10 +342,27 @@ class Format:
         raise NotImplementedError
 
 
+@overload
+def resolve(name: str) -> str: ...
+@overload
+def resolve(name: None) -> None: ...
+def resolve(name: Any) -> str | None:
+    """A format by its name, by another name for it, or by a suffix of its files: "pt" is "torchfile"."""
+    if not isinstance(name, str) or name in BUILTIN:
+        return name  # type: ignore[no-any-return]
+    suffix = f".{name.lower().lstrip('.')}"
+    for known in BUILTIN:
+        if name.lower() == known or suffix in get(known).suffixes or name.lower() in get(known).aliases:
+            return known
+    find_plugins()
+    return name
+
+
 @cache  # asked several times by each call
 def get(name: str) -> Format:
     """The format of this name."""
-    if name not in BUILTIN and name not in find_plugins():
+    name = resolve(name)
+    if name not in BUILTIN:
         raise unknown("format", name, BUILTIN)
     row = BUILTIN[name]
     try:
@@ -545,12 +563,13 @@ def meta_text(key: str, text: str) -> str:
 
 def meta_to_keep(value: Value | Deferred) -> dict[str, str]:
     """What would be lost of a value without its metadata: all that users gave it, and what of its origin matters."""
-    return {key: text for key, text in value.origin.items() if key not in ADVISORY} | dict(value.meta)
+    own = {key: text for key, text in value.origin.items() if key not in ADVISORY | {metadata.TYPES}}
+    return own | dict(value.meta)
 
 
 def document_meta_to_keep(document: Document) -> dict[str, str]:
     """The same of a whole structure."""
-    own = {key: text for key, text in document.origin.items() if key not in ADVISORY_OF_THE_WHOLE}
+    own = {key: text for key, text in document.origin.items() if key not in ADVISORY_OF_THE_WHOLE | {metadata.TYPES}}
     return own | dict(document.meta)
 
 

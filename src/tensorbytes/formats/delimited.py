@@ -40,7 +40,7 @@ class Delimited(Format):
     read_by = "protobuf"
     holds = "everything"
     streams = True
-    complete = aliases = True
+    complete = ties = True
     write_options = _storing.OPTIONS
     compressions = _storing.FEW_PIPELINES
     pipelines = True

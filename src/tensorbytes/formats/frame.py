@@ -92,10 +92,11 @@ class Frame(Format):
     name = NATIVE
     label = "tensorbytes"
     words = "our own: a checksummed TFRecord of TensorProtos"
+    aliases = ("tensorbytes",)
     suffixes = (".tb",)
     read_by = "TensorFlow"
     holds = "everything"
-    complete = streams = rows = masks = aliases = framed = empty = True
+    complete = streams = rows = masks = ties = framed = empty = True
     checksums = "CRC-32C of each tensor"
     write_options = _storing.OPTIONS
     compressions = _storing.PIPELINES

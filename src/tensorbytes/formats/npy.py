@@ -49,6 +49,7 @@ class Npy(Format):
     name = "npy"
     label = "NumPy array"
     words = "NumPy's own, byte for byte"
+    aliases = ("numpy", "np")
     suffixes = (".npy",)
     read_by = "NumPy"
     holds = "one value of any kind"

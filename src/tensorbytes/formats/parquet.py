@@ -38,6 +38,7 @@ class Parquet(Format):
     name = "parquet"
     label = "Parquet"
     words = "Parquet, with tensor columns"
+    aliases = ("pq",)
     suffixes = (".parquet",)
     read_by = "Arrow, Spark"
     holds = "everything"

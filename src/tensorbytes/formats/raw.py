@@ -47,7 +47,10 @@ class Raw(Format):
     write_options = _ORDERS
     read_options = known_options(
         **_ORDERS,
-        dtype=Option(object, "what the elements are: our name of a dtype, or NumPy's"),
+        dtype=Option(
+            object,
+            "what the elements are: our name of a dtype, or a framework's",
+        ),
         shape=Option(object, "one row unless it is said"),
         fields=Option(Mapping, "of a dict of tensors: `{name: (dtype, shape)}`"),
     )
@@ -132,18 +135,10 @@ def _shape(given: Any, row: dtypes.DType, budget: Budget) -> tuple[int, ...]:
 
 
 def _name(dtype: Any) -> str:
-    """A dtype by our name, or by anything NumPy takes for one."""
-    if isinstance(dtype, str) and dtype in dtypes.DTYPES:
-        return dtype
-    try:
-        if dtype is None:  # float64 to NumPy, a slip to us
-            raise TypeError
-        given = np.dtype(dtype)
-    except (TypeError, ValueError, OverflowError):
-        raise UnsupportedError(f"unknown dtype {dtype!r}; known: {', '.join(dtypes.DTYPES)}") from None
-    if given.byteorder == ">":
+    """A dtype by our name, or by a framework's own."""
+    if str(dtype).startswith(">"):
         raise UsageError(f"dtype {dtype!r} names a byte order", hints=[Hint("byteorder", ">", "instead", of="load")])
-    return dtypes.from_numpy(given).name
+    return dtypes.named(dtype).name
 
 
 def _memory_order(options: Options) -> tuple[str, str]:

@@ -86,7 +86,7 @@ class SafeTensors(Format):
         aliases=Option(bool, "False stores a tensor with several names once for each of them", True),
     )
     read_options = known_options(aliases=Option(bool, "False: names that the metadata lists are metadata", True))
-    aliases = True
+    ties = True
     unmistakable = True
     lists_quickly = True
 

@@ -73,10 +73,11 @@ class TorchFile(Format):
     name = "torchfile"
     label = "PyTorch file"
     words = "torch.save files, without torch, without unpickling"
+    aliases = ("torch", "pytorch")
     suffixes = (".pt", ".pth")
     read_by = "PyTorch"
     holds = "everything"
-    complete = aliases = True
+    complete = ties = True
     checksums = "CRC-32 of each storage"
     read_options = known_options(objects=unread.OPTION, checksums=_zip.CHECKSUMS)
     unmistakable = True

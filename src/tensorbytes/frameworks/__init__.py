@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import plugins
+from tensorbytes import advice, metadata, plugins
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
 from tensorbytes.structs import Structured
@@ -36,21 +36,47 @@ BUILTIN: dict[str, tuple[tuple[str, ...], str]] = {
     "jax": (("jax", "jaxlib"), "jax"),
     "scipy": (("scipy",), "scipy"),
 }
+# Other names that people type.
+ALIASES = {
+    "np": "numpy",
+    "pt": "torch",
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "jnp": "jax",
+    "jax.numpy": "jax",
+    "scipy.sparse": "scipy",
+}
+# JAX as it is by default: numbers of 64 bits as ones of 32.
+JAX32 = "jax32"
+# What else `to=` takes: our own values, and the framework that a value came from.
+_OTHERS = ("tensor", "original", JAX32)
 _BY_PACKAGE = {package: name for name, (packages, _) in BUILTIN.items() for package in packages}
 _MODULES = {name: f"tensorbytes.frameworks.{name}" for name in BUILTIN}
 ENTRY_POINTS = "tensorbytes.frameworks"
 _NEUTRAL = (Tensor, Strings, Ragged, Sparse)
 # What marks the columns and tables of pandas, pyarrow and Polars.
 _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
+_AS_ARRAY = Hint(purpose="pass np.asarray(x) to store the array alone")
 _found: dict[type, str] = {}
 _addresses: dict[type, Callable[[Any], int]] = {}
+
+
+def resolve(to: Any) -> str:
+    """What `to=` means: a framework by its name, by another name for it, or by its module."""
+    name = to.__name__ if isinstance(to, ModuleType) else to
+    if not isinstance(name, str):
+        raise UsageError(f"to={to!r}", expected="the name of a framework, such as 'torch'")
+    name = ALIASES.get(name, name)
+    if name not in BUILTIN and name not in _OTHERS and name not in find_plugins():
+        raise unknown("framework", name, [*BUILTIN, *_OTHERS])
+    return name
 
 
 @cache
 def get(name: str) -> ModuleType:
     """The adapter of a framework; loads the framework."""
     if name not in BUILTIN and name not in find_plugins():
-        raise unknown("framework", name, [*BUILTIN, "tensor", "original"])
+        raise unknown("framework", name, [*BUILTIN, *_OTHERS])
     try:
         return importlib.import_module(_MODULES[name])
     except ModuleNotFoundError as error:
@@ -131,14 +157,18 @@ def value_of(x: Any) -> Value | None:
     if name is None:
         return None
     if name == "neutral":
-        value: Value = x
+        value: Value = metadata.with_texts(x)
         return value
-    if name == "protocol":
-        return _by_protocol(x)
     try:
-        converted: Value = get(name).to_value(x)
+        converted: Value = _by_protocol(x) if name == "protocol" else get(name).to_value(x)
     except InvalidValueError as error:  # a framework that does not check what it is given
         raise UnsupportedError(f"{type(x).__qualname__} with parts that don't fit together: {error.fault}") from None
+    except UnsupportedError as error:
+        found = None if error.hints else advice.about(x)
+        if found is None:
+            raise
+        what, hints = found
+        raise UnsupportedError(f"{type(x).__module__}.{type(x).__qualname__} is {what}", hints=hints) from error
     return converted
 
 
@@ -171,10 +201,8 @@ def _by_protocol(x: Any) -> Value:
     if inner is not None and of(inner) not in (None, "protocol"):
         return to_value(inner)
     if not _has(x, "__dlpack__") and any(_has(x, name) for name in _MORE_THAN_AN_ARRAY):
-        raise UnsupportedError(
-            f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not",
-            hints=[Hint(purpose="pass np.asarray(x) to store the array alone")],
-        )
+        what = f"{type(x).__module__}.{type(x).__qualname__} has labels or missing values, which an array has not"
+        raise UnsupportedError(what, hints=[] if advice.about(x) else [_AS_ARRAY])
     try:
         array = np.from_dlpack(x) if _has(x, "__dlpack__") else np.asarray(x)
     except Exception as error:
@@ -187,10 +215,13 @@ def from_value(value: Value | Deferred, to: str, device: str | None = None) -> A
 
     Of a struct, which NumPy alone has, others get a dict of its fields.
     """
+    to = ALIASES.get(to, to)
     if isinstance(value, Structured) and to not in ("numpy", "original"):
         return value.as_dict(partial(from_value, to=to, device=device))
     if to == "tensor":
-        return value.load()
+        return metadata.with_types(value.load())
+    if to == JAX32:
+        value, to = get("jax").narrowed(value.load()), "jax"
     if to == "original":
         to = value.origin.get("framework", "numpy")
         if to not in BUILTIN and to not in find_plugins():

@@ -14,6 +14,9 @@ from tensorbytes.frameworks import placement
 from tensorbytes.tensor import Header, Tensor, Value, with_origin
 from tensorbytes.tree import Children, Step
 
+_NARROWER = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+_SET_X64 = Hint(purpose="call jax.config.update('jax_enable_x64', True)")
+
 
 def to_value(x: Any) -> Value:
     if isinstance(x, jax.core.Tracer):
@@ -56,12 +59,24 @@ def from_value(value: Value, device: str | None = None) -> Any:
         raise LossError(
             f"JAX would turn {array.dtype} into {made.dtype}, as 64-bit types are switched off",
             feature="dtype",
-            hints=[
-                Hint(purpose="call jax.config.update('jax_enable_x64', True)"),
-                Hint("names", purpose="to leave the tensor out", of="load"),
-            ],
+            tensor=value.name,
+            hints=[_SET_X64, Hint("to", "jax32", "for 32 bits: integers must fit, floats are rounded", of="load")],
         )
     return made
+
+
+def narrowed(value: Value) -> Value:
+    """Numbers of 64 bits as ones of 32: integers unchanged, floats rounded. One that is out of range is refused."""
+    if not isinstance(value, Tensor) or value.dtype not in _NARROWER:
+        return value
+    array, wanted = value.numpy(), _NARROWER[value.dtype]
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = array.astype(dtypes.to_numpy(wanted))
+    lost = made != array if array.dtype.kind in "iu" else np.isfinite(array) & ~np.isfinite(made)
+    if lost.any():
+        first = array.reshape(-1)[np.argmax(lost.reshape(-1))]
+        raise LossError(f"{wanted} can't hold {first}", feature="dtype", tensor=value.name, hints=[_SET_X64])
+    return Tensor(wanted, value.shape, made.reshape(-1).view(np.uint8), value.name, value.meta, value.origin)
 
 
 def _device(where: str | None) -> Any:

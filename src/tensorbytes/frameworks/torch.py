@@ -68,13 +68,9 @@ def to_value(x: Any) -> Value:
                 f"torch does not give the values of a tensor: {reason}",
                 hints=[Hint(purpose="store what a transform returns, not what is inside of it")],
             ) from error
-    if isinstance(x, torch.nn.Module):
-        raise UnsupportedError(
-            f"{type(x).__module__}.{type(x).__qualname__} is a module", hints=[Hint(purpose="save model.state_dict()")]
-        )
     raise UnsupportedError(
         f"{type(x).__module__}.{type(x).__qualname__} is not a plain tensor",
-        hints=[Hint(purpose="pass x.as_subclass(torch.Tensor), or the tensors inside it")],
+        hints=[Hint(purpose="pass x.as_subclass(torch.Tensor)")] if isinstance(x, torch.Tensor) else (),
     )
 
 

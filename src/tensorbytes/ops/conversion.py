@@ -18,7 +18,16 @@ from typing import Any
 from tensorbytes import formats, opening, rows
 from tensorbytes.casting import Casting
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, Hint, Limits, LossError, UnsupportedError, UsageError
+from tensorbytes.errors import (
+    CONVERTING,
+    LIMITS,
+    Hint,
+    Limits,
+    LossError,
+    UnsupportedError,
+    UsageError,
+    refuse_misnamed,
+)
 from tensorbytes.formats import Format, Options
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
 from tensorbytes.io import storage
@@ -46,7 +55,7 @@ def convert(
     stack: bool | None = None,
     unstack: int | None = None,
     shards: int = 1,
-    cast: str | Mapping[str, str] | None = None,
+    cast: Any = None,
     allow: Iterable[str] | str = (),
     verify: bool = False,
     sync: bool = True,
@@ -62,7 +71,7 @@ def convert(
     and of streams) stay rows where the target has rows; elsewhere they are stacked, one
     array or ragged value for each name. `stack=True` stacks in any case. `unstack=0` makes rows of
     arrays, along that axis. A target with "{name}" in it gets one file for each tensor.
-    `cast="bfloat16"` makes floats of another type, in all tensors or by name or pattern; the
+    `cast="bfloat16"` (or torch.bfloat16) makes floats of another type, in all tensors or by name or pattern; the
     report tells the largest error. A target that exists is replaced, once the new one is whole.
 
     What the target can't hold raises LossError, which lists all of it; `allow` names the
@@ -71,6 +80,8 @@ def convert(
     the target again and compares. `progress` is called with the number of rows so far.
     Further arguments are options of the target's format; `read_options` those of the source.
     """
+    format = formats.resolve(format)
+    refuse_misnamed(convert, options, CONVERTING, () if format is None else formats.get(format).write_options)
     source = opening.open_file(src, src_format, limits=limits, options=read_options)
     wanted = format or _format_of(dst)
     chosen = formats.get(wanted)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import formats, opening
+from tensorbytes import formats, metadata, opening
 from tensorbytes.errors import LIMITS, CorruptError, Limits, TensorbytesError
 from tensorbytes.formats import ADVISORY_OF_THE_WHOLE
 from tensorbytes.formats._opened import Opened
@@ -28,9 +28,9 @@ from tensorbytes.tree import Leaf, restore
 _MOST_LISTED = 10_000
 _MOST_SHOWN = 60
 _MOST_VALUE_BYTES = 128
-_SPELLED = ("complex", "bytes", "numpy")  # Python values that JSON lacks are given as text
+_SPELLED = ("complex", "bytes", "bytearray", "numpy")  # Python values that JSON lacks are given as text
 # Of the origin of a whole, what is told in another way or only to machines.
-_UNTOLD = frozenset({SCHEMA, MASKS, LEVELS})
+_UNTOLD = frozenset({SCHEMA, MASKS, LEVELS, metadata.TYPES})
 # What is in event files, and what that consists of.
 _EVENT_UNITS = ("event", "tag")
 
@@ -57,7 +57,9 @@ class TensorInfo:
     steps: tuple[int, int] | None = None  # of a feature list, how many; of a tag, the first and the last
     content: str = ""  # what bytes look like: text, JSON, JPEG, PNG, tensorproto float32[2, 3] ...
     # Of a plain Python value, which is stored as a tensor and is not one:
-    python: str = ""  # int, float, complex, bool, str, bytes, none, list[float] ...; of empty ones dict, list, tuple
+    python: str = (
+        ""  # int, float, complex, bool, str, bytes, bytearray, none, list[float] ...; of empty ones dict, list, tuple
+    )
     value: Any = None  # what it is, where it is short
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +175,7 @@ def inspect(
 def _info(leaf: Leaf, path: str, missing: Missing | None) -> TensorInfo:
     entry = Entry(leaf, lambda value: value, path)
     kind, dtype, shape, size = leaf.header  # of some values the size is known when they are read
-    info = TensorInfo(entry.name, kind, dtype, shape, size, dict(entry.meta))
+    info = TensorInfo(entry.name, kind, dtype, shape, size, dict(leaf.meta))
     if missing is not None:
         info = replace(info, nulls=missing.elements, nulls_exact=missing.exact)
     if leaf.kind and leaf.kind != "object":

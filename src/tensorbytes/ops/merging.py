@@ -51,6 +51,7 @@ def merge(
     The result appears when it is whole, and never in the place of a file that is read. Further arguments are
     options of the format. `progress` is called with the bytes read so far, and their total if it is known.
     """
+    format = formats.resolve(format)
     targets = _targets(srcs)
     paths = [storage.describe(byte_range(target)[0]) for target in targets]
     if storage.is_local(dst):

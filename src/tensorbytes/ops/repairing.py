@@ -42,6 +42,7 @@ def repair(
     damaged is then lost for good. If nothing is whole, nothing is written, and CorruptError is raised.
     `format`, `compression` and `progress` are those of `verify`.
     """
+    format = formats.resolve(format)
     with rereadable(src) as again:
         kind = kind_of(again(), format, compression)
         holds_records = kind in RECORDS

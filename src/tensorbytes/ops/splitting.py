@@ -71,6 +71,7 @@ def split(
     source unless `compression` says otherwise. The files appear together, when all are whole. Further arguments
     are options of the format. `progress` is called with the bytes read so far, and their total if it is known.
     """
+    format = formats.resolve(format)
     chosen = [shards, rows, nbytes]
     if sum(number is not None for number in chosen) != 1:
         raise UsageError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tensorbytes import formats
+from tensorbytes import formats, metadata
 from tensorbytes.errors import Hint, LossError, UsageError
 from tensorbytes.formats import ADVISORY, ADVISORY_OF_THE_WHOLE
 from tensorbytes.formats._opened import Created
@@ -37,7 +37,7 @@ def row_losses(document: Document) -> list[Loss]:
         if leaf.kind not in ("", "numpy"):
             losses.append(Loss(leaf.name, "kind", f"that it was a Python {leaf.kind}"))
         value = leaf.value
-        own = {key: text for key, text in value.origin.items() if key not in ADVISORY | _OF_COLUMNS}
+        own = {key: text for key, text in value.origin.items() if key not in ADVISORY | _OF_COLUMNS | {metadata.TYPES}}
         told = {**own, **value.meta}
         losses += [Loss(leaf.name, "meta", f"metadata {formats.meta_text(*entry)}") for entry in told.items()]
     return losses

@@ -44,6 +44,7 @@ def verify(
     of each tensor. It is found there from then on, and compared; `manifest` is the path of another one, or False for
     none. `compression` is that of records. `progress` is called with the bytes read so far, and their total or None.
     """
+    format = formats.resolve(format)
     if write_manifest and manifest:
         raise UsageError("a manifest is written or compared, not both")
     with rereadable(path) as again:

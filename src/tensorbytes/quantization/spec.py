@@ -9,8 +9,6 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
 
-import numpy as np
-
 from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UsageError, unknown
 from tensorbytes.quantization.parameters import CASTS, INTEGERS, MOST_ZERO
@@ -46,8 +44,11 @@ class Quantize:
                 "say a dtype or a max_error to quantize",
                 hints=[Hint(purpose="Quantize('int8')"), Hint(purpose="Quantize(max_error=1e-3)")],
             )
-        if self.dtype is not None and self.dtype not in (*CASTS, *INTEGERS):
-            raise unknown("dtype to quantize to", self.dtype, (*CASTS, *INTEGERS))
+        if self.dtype is not None:
+            found = dtypes.find(self.dtype)
+            if found is None or found.name not in (*CASTS, *INTEGERS):
+                raise unknown("dtype to quantize to", self.dtype, (*CASTS, *INTEGERS))
+            object.__setattr__(self, "dtype", found.name)
         for name in ("axis", "group", "zero"):
             _settle(self, name, _integer)
         for name in ("scale", "max_error"):
@@ -83,13 +84,12 @@ class Quantize:
 
     @classmethod
     def of(cls, spec: Any) -> Quantize:
-        """From a short form: "int8" · 1e-3, the largest error allowed · {"dtype": "int4", "group": 32} · a Quantize"""
+        """From a short form: "int8" · 1e-3, the largest error allowed · {"dtype": "int4", "group": 32} · a dtype of a
+        framework · a Quantize"""
         if isinstance(spec, Quantize):
             return spec
-        if isinstance(spec, str):
+        if isinstance(spec, str) or dtypes.find(spec) is not None:
             return cls(spec)
-        if isinstance(spec, np.dtype) or (isinstance(spec, type) and issubclass(spec, np.generic)):
-            return cls(dtypes.from_numpy(np.dtype(spec)).name)
         if isinstance(spec, Mapping):
             known = [field.name for field in fields(cls)]
             for key in spec:

@@ -131,7 +131,7 @@ def _entry(entry: Entry) -> str:
 def _meta(meta: Any) -> str:
     if not meta:
         return ""
-    shown = [f"{words.escaped(key, 60)}: {words.escaped(text, 120)}" for key, text in list(meta.items())[:8]]
+    shown = [f"{words.escaped(key, 60)}: {words.escaped(str(text), 120)}" for key, text in list(meta.items())[:8]]
     return f'<p class="tbv-note">{" · ".join(shown)}{" · " + words.ELLIPSIS if len(meta) > 8 else ""}</p>'
 
 
@@ -263,7 +263,7 @@ def _difference(found: Difference) -> str:
 
 
 def _side(text: str | None) -> str:
-    return '<span class="tbv-dim">absent</span>' if text is None else words.escaped(text, 120)
+    return '<span class="tbv-dim">absent</span>' if text is None else words.escaped(str(text), 120)
 
 
 def _differing(tensor: TensorDiff) -> list[str]:

@@ -219,7 +219,7 @@ def _kind(item: Item) -> str:
 def _meta(meta: dict[str, str]) -> str:
     if not meta:
         return ""
-    shown = [f"{words.escaped(key, 60)}: {words.escaped(text, 160)}" for key, text in list(meta.items())[:6]]
+    shown = [f"{words.escaped(key, 60)}: {words.escaped(str(text), 160)}" for key, text in list(meta.items())[:6]]
     return f'<p class="tbv-note">{" · ".join(shown)}{" · " + words.ELLIPSIS if len(meta) > 6 else ""}</p>'
 
 

@@ -483,3 +483,14 @@ def _taken(pending: list[list[Any]], chosen: list[_Chosen], rows: int, budget: B
             if keys and keys != reader.keys:
                 paths[owner] = reader.path[: len(keys) + 1]
     return Table(batch, rows, masks, paths=paths)
+
+
+def table_of_arrow(table: Any, limits: Limits = LIMITS) -> Table:
+    """All rows of a pyarrow.Table; memory is shared."""
+    opened = arrow_ipc.InMemory(table)
+    budget = Budget(limits, table.nbytes)
+    readers = arrow_table.open_table(opened, budget)
+    if readers.unknown:
+        raise readers.unknown[0].error
+    (found,) = _batches(opened, _chosen(readers, None), max(table.num_rows, 1), budget)
+    return found

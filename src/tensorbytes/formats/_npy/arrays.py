@@ -235,12 +235,7 @@ class Reading(NamedTuple):
         if isinstance(given, Mapping):
             pattern = first_match(name, given)
             given = None if pattern is None else given[pattern]
-        if given is None or (isinstance(given, str) and given in dtypes.DTYPES):
-            return given
-        try:
-            return dtypes.from_numpy(np.dtype(given)).name
-        except (TypeError, ValueError, OverflowError):
-            raise UsageError(f"dtype={given!r} is unknown; known: {', '.join(dtypes.DTYPES)}") from None
+        return None if given is None else dtypes.named(given).name
 
     def dtype_of_field(self, name: str, place: FieldPlace) -> tuple[str, str | None]:
         """The name of a field, as a dict of dtypes has it, and what it holds."""

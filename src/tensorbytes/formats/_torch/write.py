@@ -148,6 +148,9 @@ class _Writer:
         if any(integer_bytes(number) > MAX_INTEGER_BYTES for number in integers):
             note["kind"] = leaf.kind
             made = str(made) if type(made) is int else type(made)(map(str, made))
+        if "bytearray" in leaf.kind:
+            note["kind"] = leaf.kind
+            made = bytes(made) if type(made) is bytearray else type(made)(map(bytes, made))
         return made, note
 
     # ---- tensors ----

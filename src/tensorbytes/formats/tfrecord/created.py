@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from tensorbytes.formats.tfrecord.schema.origins import Noted, merge_origins
 from tensorbytes.formats.tfrecord.write import sidecar
 from tensorbytes.formats.tfrecord.write.check import check, check_whole
 from tensorbytes.formats.tfrecord.write.sink import Sink, SinkSet
+from tensorbytes.formats.tfrecord.write.tables import TableRows
 from tensorbytes.formats.tfrecord.write.writer import RecordWriter
 from tensorbytes.io import storage
 from tensorbytes.io.output import OutputFile
@@ -26,8 +26,8 @@ from tensorbytes.io.paths import base_path, shard_path
 from tensorbytes.io.storage import Target
 from tensorbytes.io.streams.detection import check_name
 from tensorbytes.io.streams.encoders import Encoder, open_encoder
-from tensorbytes.rows import MASKS, SCHEMA, TYPES, Table, told_places
-from tensorbytes.tensor import Ragged, Strings, Tensor, Value
+from tensorbytes.rows import Table
+from tensorbytes.tensor import Value
 from tensorbytes.tree import Document
 
 _COPY_OPTIONS = frozenset({"compression", "level"})
@@ -43,9 +43,7 @@ class CreatedRecords(Created):
         self._schema = None if options.get("schema") is None else Schema.of(options["schema"])
         self._lists = options.get("lists")
         self._described = options.get("sidecar", True)
-        # What is noted of all tables so far; the first one may go on where a schema was given.
-        self._origin: Mapping[str, str] = {} if self._schema is None else self._schema.origin
-        self._names: Collection[str] | None = None  # of the last table's columns
+        self._tables = TableRows({} if self._schema is None else self._schema.origin)
         self._open = partial(RecordWriter, target, shards=shards, sync=sync, **options)
         # Opening a URL may empty what is there, which something that is refused must not do.
         self._opened: RecordWriter | None = None if storage.is_url(target) else self._open()
@@ -62,19 +60,7 @@ class CreatedRecords(Created):
             check(columns, self._schema, self._lists)
 
     def prepare(self, table: Table) -> Table:
-        """Examples may lack features; masks inside of rows are features of their own. Times are numbers, whose unit
-        stands in the schema of Arrow's, if that is known."""
-        known = told_places(self._origin.get(MASKS, "{}"))
-        table = table.with_whole_masks(known.values()).with_mask_columns(rows_as_well=False)
-        if table.origin.keys() & {SCHEMA, TYPES}:
-            table = table.with_level_columns()
-            table = table._replace(columns={name: _without_unit(value) for name, value in table.columns.items()})
-        elif MASKS not in table.origin:
-            return table
-        before = [] if self._names is None else [Noted("the rows before", self._origin, self._names)]
-        self._names = table.columns.keys()
-        self._origin = merge_origins([*before, Noted("the new ones", table.origin, self._names)])
-        return table
+        return self._tables.prepare(table)
 
     def check_table(self, table: Table) -> None:
         self.check(table.columns)
@@ -91,19 +77,11 @@ class CreatedRecords(Created):
         return written if places else None
 
     def add(self, item: Document | Table) -> None:
-        if self._origin:
-            self._writer.note_origin(self._origin)
-        if isinstance(item, Document):
-            self._writer.write({str(leaf.name): leaf.read() for leaf in item.leaves})
-        elif item.masks:
-            self._writer.declare(item.columns, item.present)
-            try:
-                self._writer.write_batch(item.columns, present=item.present)
-            except (SchemaError, UsageError):  # nothing is written; what rows lack may be all that does not fit
-                for document in item.documents():
-                    self.add(document)
+        self._writer.note_origin(self._tables.origin)
+        if isinstance(item, Table):
+            self._writer.write_table(item)
         else:
-            self._writer.write_batch(item.columns)
+            self._writer.write({str(leaf.name): leaf.read() for leaf in item.leaves})
 
     def close(self) -> list[str]:
         self._writer.close()
@@ -114,17 +92,6 @@ class CreatedRecords(Created):
     def abort(self) -> None:
         if self._opened is not None:
             self._opened.abort()
-
-
-def _without_unit(value: Value) -> Value:
-    """Times as the numbers that they are."""
-    if isinstance(value, Ragged):
-        values = _without_unit(value.values)
-        assert isinstance(values, Tensor | Strings)
-        return replace(value, values=values, origin={}) if values is not value.values else value
-    if isinstance(value, Tensor) and value.dtype in ("datetime64", "timedelta64"):
-        return Tensor("int64", value.shape, value.data, value.name, value.meta)
-    return value
 
 
 def _packer(like: OpenedRecords, options: Options) -> tuple[str, Encoder]:

@@ -37,6 +37,7 @@ class TFRecord(Format):
     name = "tfrecord"
     label = "TFRecord"
     words = "TFRecord files of Examples: rows for TensorFlow"
+    aliases = ("tfrecords", "example", "examples")
     suffixes = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
     units = ("record", "feature")
     read_by = "TensorFlow"
@@ -50,6 +51,9 @@ class TFRecord(Format):
         compression=Option(str | None, "of the whole file; by default what its name says", choices=(None, *NAMES)),
         level=Option(int | None, "of the compression"),
         sidecar=Option(bool, "False writes no schema beside the file", True),
+        floats=Option(
+            object, "what Python's own floats become: 'float64', or 'float32' for lists of floats", "float64"
+        ),
     )
     compressions = (None, "gzip", "snappy")
     slow_compressions = ("zlib",)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from tensorbytes import frameworks
 from tensorbytes.budget import Budget
-from tensorbytes.errors import UnsupportedError
+from tensorbytes.errors import LossError, UnsupportedError
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns
 from tensorbytes.formats.tfrecord.read.views import to_column
@@ -19,7 +20,10 @@ from tensorbytes.tensor import Tensor, Value
 
 def make_batch(parts: Columns, outputs: Mapping[str, Viewed], to: str, device: str | None, budget: Budget) -> Batch:
     """The batch of some records."""
-    columns = {name: _hand_out(part, outputs[name], to, device, budget) for name, part in parts.items()}
+    columns = {}
+    for name, part in parts.items():
+        with naming_column(name):
+            columns[name] = _hand_out(part, outputs[name], to, device, budget)
     present = {name: part.present for name, part in parts.items() if part.present is not None}
     features = {
         name: (column.feature, column.depth)
@@ -29,6 +33,15 @@ def make_batch(parts: Columns, outputs: Mapping[str, Viewed], to: str, device: s
     padded = [name for name in parts if isinstance(outputs[name].view, Padded)]
     lengths = {name: np.diff(parts[name].splits[0]) for name in padded}
     return Batch(columns, present, features, parts.count, lengths)
+
+
+@contextlib.contextmanager
+def naming_column(name: str) -> Iterator[None]:
+    """Errors of a framework in the block name the column."""
+    try:
+        yield
+    except (LossError, UnsupportedError) as error:
+        raise error.replaced(tensor=name) from None
 
 
 def _hand_out(part: ColumnPart, column: Viewed, to: str, device: str | None, budget: Budget) -> Any:

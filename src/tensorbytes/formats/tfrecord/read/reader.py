@@ -18,6 +18,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.damage import Damage
 from tensorbytes.errors import (
     LIMITS,
+    RECORDS,
     CorruptError,
     DamageWarning,
     Hint,
@@ -26,6 +27,7 @@ from tensorbytes.errors import (
     SchemaError,
     TensorbytesError,
     UsageError,
+    naming_parameters,
 )
 from tensorbytes.formats.tfrecord.files import framing, salvage
 from tensorbytes.formats.tfrecord.files.bytestreams import ByteStream
@@ -49,7 +51,7 @@ from tensorbytes.formats.tfrecord.read.decode import (
     prepare,
     record_ends,
 )
-from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch
+from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch, naming_column
 from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
 from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, picked
 from tensorbytes.formats.tfrecord.read.views import to_items
@@ -74,6 +76,7 @@ _STEP_BYTES = 120
 _DAMAGE_BYTES = salvage.DAMAGE_BYTES + 500
 
 
+@naming_parameters(RECORDS)
 def open_records(
     paths: Any,
     *,
@@ -103,7 +106,8 @@ def open_records(
     length is fixed if 8 records or more have it and none has another, or all records were
     looked at; with lengths="ragged" none is. A record that does not fit raises SchemaError.
     `columns` chooses features: the others are not decoded. Damage raises CorruptError; with
-    on_corrupt="skip" it is read around, warned of, and listed in `.damages`.
+    on_corrupt="skip" it is read around, warned of, and listed in `.damages`. `to` is a framework, as of load: JAX has
+    no int64 unless jax_enable_x64 is set, and "jax32" narrows integers that fit.
 
     Records that are not Examples are records of bytes: they have one column, "payload". With
     `message` each of them is parsed, and given as the message that it is: a protobuf message
@@ -155,7 +159,7 @@ class Records(Displayed):
         self._targets = expand(paths)
         self._columns = None if columns is None else list(columns)
         self._compression, self._skip = compression, on_corrupt == "skip"
-        self._to, self._device, self._verify, self._limits = to, device, verify, limits
+        self._to, self._device, self._verify, self._limits = frameworks.resolve(to), device, verify, limits
         self._threads = count_threads() if threads is None else threads
         self._inputs = Inputs(self._targets, compression, self._threads, limits)
         self._peeked: Iterator[RecordBlock | Exception] | None = None
@@ -455,7 +459,7 @@ class Records(Displayed):
                 steps = len(part.splits[-1]) - 1
                 self._batch_budget().objects(steps, f"the steps of {name!r}", 0, _STEP_BYTES)
         budget = self._batch_budget()
-        lists = [self._converted(to_items(part, outputs[name], budget)) for name, part in parts.items()]
+        lists = [self._converted(name, to_items(part, outputs[name], budget)) for name, part in parts.items()]
         if not lists:
             yield from ({} for _ in range(parts.count))
             return
@@ -474,10 +478,11 @@ class Records(Displayed):
                     del row[name]
             yield row
 
-    def _converted(self, items: list[Any]) -> list[Any]:
+    def _converted(self, name: str, items: list[Any]) -> list[Any]:
         if self._to == "numpy":
             return items
-        return [self._convert(item) for item in items]
+        with naming_column(name):
+            return [self._convert(item) for item in items]
 
     def _convert(self, item: Any) -> Any:
         if isinstance(item, list):  # the steps of a feature list
@@ -497,7 +502,7 @@ class Records(Displayed):
 
         Each `for` reads them anew; next() gives one after the other. `batches[i]` and `len(batches)` work as well.
         """
-        return Batches(self, _batch_size(size), drop_last, to)
+        return Batches(self, _batch_size(size), drop_last, None if to is None else frameworks.resolve(to))
 
     def read_batches(self, size: int, drop_last: bool, to: str | None) -> Generator[Batch, None, None]:
         """One pass over what `batches` gives."""

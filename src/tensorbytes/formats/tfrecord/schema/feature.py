@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import dtypes
-from tensorbytes.errors import LIMITS, Hint, UnsupportedError, UsageError, unknown
+from tensorbytes.errors import LIMITS, Hint, UsageError, unknown
 from tensorbytes.formats.tfrecord.schema import defaults as defaults
 from tensorbytes.formats.tfrecord.schema import quantized
 from tensorbytes.formats.tfrecord.schema.defaults import STRINGS, Shape, brief
@@ -62,6 +62,7 @@ class Feature:
         def settle(field: str, value: Any) -> None:
             object.__setattr__(self, field, value)
 
+        settle("dtype", dtype_name(self.dtype))
         _check_dtype(self.dtype)
         settle("shape", _checked_shape(self.shape, self.dtype))
         if self.quantize is not None:
@@ -92,12 +93,12 @@ class Feature:
                     raise unknown("field of a feature", key, _FIELDS)
             if "dtype" not in spec:
                 raise UsageError(f"a feature needs a dtype, got {brief(dict(spec))}")
-            return cls(**{**spec, "dtype": dtype_name(spec["dtype"])})
+            return cls(**spec)
         if isinstance(spec, tuple):
             if len(spec) != 2:
                 raise UsageError(f"expected a pair (dtype, shape), got {brief(spec)}")
-            return cls(dtype_name(spec[0]), spec[1])
-        return cls(dtype_name(spec))
+            return cls(*spec)
+        return cls(spec)
 
     @property
     def kind(self) -> str:
@@ -174,42 +175,29 @@ def default_encoding(dtype: str) -> str:
 
 
 def dtype_name(spec: Any) -> str:
-    """Our name for a dtype of Python, NumPy, TensorFlow, PyTorch or JAX."""
-    if isinstance(spec, str):
-        return spec
+    """Our name for a dtype of Python, NumPy, TensorFlow, PyTorch or JAX; "text" and "bytes" for those of strings."""
     if spec is float or spec is complex:
         names = "'float32' or 'float64'" if spec is float else "'complex64' or 'complex128'"
         raise UsageError(f"{spec.__name__} does not say how wide", hints=[Hint(purpose=f"choose {names}")])
-    if isinstance(spec, type):
-        if spec in _PYTHON_TYPES:
-            return _PYTHON_TYPES[spec]
-        if issubclass(spec, np.generic):
-            return _from_numpy(np.dtype(spec))
-    if isinstance(spec, np.dtype):
-        return _from_numpy(spec)
-    home = type(spec).__module__.partition(".")[0]
-    if home == "torch" and type(spec).__name__ == "dtype":
-        name = str(spec).removeprefix("torch.")
-        return dtypes.BY_TORCH[name].name if name in dtypes.BY_TORCH else name
-    if home == "tensorflow" and type(spec).__name__ == "DType":
-        return "bytes" if spec.name == "string" else str(spec.name)
-    if isinstance(getattr(spec, "dtype", None), np.dtype) and not hasattr(spec, "shape"):  # jax.numpy.float32
-        return _from_numpy(spec.dtype)
+    if isinstance(spec, str) and spec in STRINGS:
+        return spec
+    if isinstance(spec, type) and spec in _PYTHON_TYPES:
+        return _PYTHON_TYPES[spec]
+    if isinstance(spec, np.dtype) or (isinstance(spec, type) and issubclass(spec, np.generic)):
+        kind = np.dtype(spec).kind
+        if kind in "UTS":
+            return "bytes" if kind == "S" else "text"
+    if getattr(spec, "name", None) == "string" and type(spec).__name__ == "DType":  # tf.string
+        return "bytes"
+    found = dtypes.find(spec)
+    if found is not None:
+        return found.name
+    if isinstance(spec, str):
+        raise unknown("dtype", spec[:60], {*STRINGS, *dtypes.DTYPES} - set(_TIMES))
     raise UsageError(
         "expected a feature: a dtype ('int64'), a pair ('float32', [28, 28]), a dict of "
         f"{', '.join(_FIELDS)}, or a Feature; got {brief(spec)}"
     )
-
-
-def _from_numpy(dtype: np.dtype[Any]) -> str:
-    if dtype.kind in "UT":
-        return "text"
-    if dtype.kind == "S":
-        return "bytes"
-    try:
-        return dtypes.from_numpy(dtype).name
-    except UnsupportedError as error:
-        raise UsageError(error.fault, hints=error.hints) from None
 
 
 # ---- checks -----------------------------------------------------------------
@@ -223,18 +211,11 @@ def check_name(name: Any) -> None:
         raise UsageError(f"the name {brief(name)} has no UTF-8 form: it holds a lone surrogate")
 
 
-def _check_dtype(dtype: Any) -> None:
-    if not isinstance(dtype, str):
-        raise UsageError(
-            f"dtype must be a name, such as 'float32', got {brief(dtype)}",
-            hints=[Hint(purpose="Feature.of takes other forms")],
-        )
+def _check_dtype(dtype: str) -> None:
     if dtype in _TIMES:
         raise UsageError(
             f"a schema has no place for the unit of {dtype}", hints=[Hint(purpose="store int64 and name the unit")]
         )
-    if dtype not in STRINGS and dtype not in dtypes.DTYPES:
-        raise unknown("dtype", dtype[:60], {*STRINGS, *dtypes.DTYPES} - set(_TIMES))
 
 
 def _checked_shape(shape: Any, dtype: str) -> Shape:

@@ -242,7 +242,7 @@ def _int64(x: Array) -> Array:
 
 
 def _from_list(key: str, feature: Feature, is_list: bool, items: list[Any]) -> BatchColumn:
-    if not is_list and not feature.shape and feature.encoding == "flat" and not feature.optional:
+    if not is_list and not feature.shape and not feature.optional and feature.quantize is None:
         quick = _quick_list(key, feature, items)
         if quick is not None:
             return quick
@@ -261,6 +261,10 @@ def _from_list(key: str, feature: Feature, is_list: bool, items: list[Any]) -> B
 def _quick_list(key: str, feature: Feature, items: list[Any]) -> BatchColumn | None:
     """A list of plain Python scalars, where that is what the feature holds."""
     types = set(map(type, items))
+    if feature.dtype == "float64" and types == {float}:
+        return CellColumn(key, feature, Tensor("float64", (len(items),), np.array(items, "<f8").view(np.uint8)))
+    if feature.encoding != "flat":
+        return None
     if feature.dtype == "text" and types == {str}:
         return _quick_texts(key, feature, items)
     if feature.dtype == "bytes" and types == {bytes}:

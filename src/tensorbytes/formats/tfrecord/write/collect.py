@@ -26,6 +26,7 @@ from tensorbytes.formats.tfrecord.write.encode import STRINGS, Misfit
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
 
 _pack_float = struct.Struct("<f").pack
+_pack_double = struct.Struct("<d").pack
 
 
 class Collector(Protocol):
@@ -290,6 +291,7 @@ class CellCollector:
         self._shape, self._raw = feature.shape, feature.encoding == "raw"
         plain = feature.dtype not in STRINGS and feature.quantize is None
         self._dtypes = _numpy_dtypes(feature.dtype) if plain else ()
+        self._floats = plain and feature.dtype == "float64"
         self._parts: list[bytes] = []  # head and content of each row
         self._last: tuple[tuple[int, ...], bytes] = ((-1,), b"")  # the last shape, and its head
 
@@ -298,8 +300,12 @@ class CellCollector:
             if x.shape != self._last[0]:
                 self._last = (x.shape, self._head(x))
             head, content = self._last[1], x.tobytes()
+        elif self._floats and type(x) is float and self._last[0] == ():
+            head, content = self._last[1], _pack_double(x)
         else:
             head, content = encode.cell(x, self._feature)
+            if self._floats and type(x) is float:
+                self._last = ((), head)
         self._parts.append(head)
         self._parts.append(content)
         return len(content) + 8

@@ -68,6 +68,10 @@ class Growth:
         self.fixed = schema is not None
         self._lists = None if lists is None else frozenset(lists)
 
+    def is_list(self, name: str) -> bool:
+        """Whether a feature that no schema knows is a feature list."""
+        return self._lists is not None and name in self._lists
+
     def fitted(self, schema: Schema | None, values: Mapping[str, Any], guess: Callable[[Any, bool], Feature]) -> Schema:
         """A schema with a place for each of these values, and no more than they give; the same one if it will do."""
         columns: Mapping[str, ColumnFeature] = {} if schema is None else schema.columns
@@ -83,7 +87,7 @@ class Growth:
             column = columns[name]
             (lists if column.is_list else features)[column.name] = replace(column.feature, optional=True)
         for name in unknown:
-            is_list = self._lists is not None and name in self._lists
+            is_list = self.is_list(name)
             with refusals_of(name):
                 found = guess(values[name], is_list)
             (lists if is_list else features)[name] = replace(found, optional=schema is not None)
@@ -96,9 +100,14 @@ class Growth:
         grown = None if self.fixed else _wider(column.feature, misfit)
         if grown is None or grown == column.feature:
             raise _misfit(name, misfit)
-        features, lists = dict(schema.features), dict(schema.lists or {})
-        (lists if column.is_list else features)[column.name] = grown
-        return Schema(features, lists if schema.sequence else None)
+        return with_feature(schema, column._replace(feature=grown))
+
+
+def with_feature(schema: Schema, column: ColumnFeature) -> Schema:
+    """The schema with one more feature, or another one of that name."""
+    features, lists = dict(schema.features), dict(schema.lists or {})
+    (lists if column.is_list else features)[column.name] = column.feature
+    return Schema(features, lists if schema.sequence else None)
 
 
 def _wider(feature: Feature, misfit: Misfit) -> Feature | None:

@@ -4,7 +4,10 @@
 | -------------------------------------------------- | ---------------------------------- |
 | int, bool, str, bytes                              | int64, bool, text, bytes; flat     |
 | list of those                                      | the same, of that length           |
-| float, or a list of them                           | refused: how precise, is not said  |
+| float, or a list of them, with integers perhaps    | float64, tensorproto; or, if the   |
+|                                                    | writer says so, float32, flat      |
+| complex, or a list of them                         | complex128, tensorproto            |
+| an empty list                                      | not told: later rows tell it       |
 | scalar or 1-D array of int64, float32 or strings   | flat                               |
 | any other array                                    | tensorproto (raw if TensorFlow has |
 |                                                    | no such dtype)                     |
@@ -19,6 +22,7 @@ import numpy as np
 from tensorbytes import dtypes, frameworks
 from tensorbytes.errors import Hint, UnsupportedError, UsageError
 from tensorbytes.formats.tfrecord.schema import Feature
+from tensorbytes.formats.tfrecord.schema.feature import default_encoding
 from tensorbytes.formats.tfrecord.write import encode
 from tensorbytes.formats.tfrecord.write.batch import Given
 from tensorbytes.tensor import Ragged, Strings, Tensor
@@ -26,6 +30,7 @@ from tensorbytes.tensor import Ragged, Strings, Tensor
 GIVE_SCHEMA = Hint("schema", purpose="to say which", of="RecordWriter")
 _BY_TYPE: dict[type, str] = {
     int: "int64",
+    complex: "complex128",
     bool: "bool",
     str: "text",
     bytes: "bytes",
@@ -35,12 +40,29 @@ _BY_TYPE: dict[type, str] = {
 _FLAT = ("int64", "float32", "text", "bytes")
 
 
-def of_row(x: Any, is_list: bool) -> Feature:
-    """The feature of a first value."""
+def tells(x: Any) -> bool:
+    """Whether a value tells its type: an empty list, or a list of them, does not."""
+    return not isinstance(x, list | tuple) or any(map(tells, x))
+
+
+def column_tells(value: Given) -> bool:
+    """Whether any of a column's values tells its type."""
+    return not isinstance(value, list) or any(item is not None and tells(item) for item in value)
+
+
+def of_nothing(x: Any, is_list: bool) -> Feature:
+    """The feature of empty lists alone, once it must be known: integers, which are the narrowest promise."""
+    _, shape = encode.flattened(x)
+    varying = (None,) * (len(shape) - is_list)
+    return Feature("int64", varying, "flat" if len(varying) < 2 else "tensorproto")
+
+
+def of_row(x: Any, is_list: bool, floats: str = "float64") -> Feature:
+    """The feature of a first value; `floats` is what Python's floats become."""
     if is_list:
-        return _of_steps(x)
+        return _of_steps(x, floats)
     if isinstance(x, list | tuple):
-        return _of_list(x)
+        return _of_list(x, floats)
     if frameworks.of(x) and type(x) not in _BY_TYPE:
         value = frameworks.to_value(x)
         if not isinstance(value, Tensor | Strings):
@@ -52,16 +74,13 @@ def of_row(x: Any, is_list: bool) -> Feature:
                 ],
             )
         return _of_array(value, value.shape)
-    return Feature(_of_type(x))
+    return Feature(_of_type(x, floats))
 
 
-def of_batch(value: Given, is_list: bool) -> Feature:
+def of_batch(value: Given, is_list: bool, floats: str = "float64") -> Feature:
     """The feature of a first column."""
     if isinstance(value, list):
-        first = next((item for item in value if item is not None), None)
-        if first is None:
-            raise UsageError("no row has a value, so its type is unknown", hints=[GIVE_SCHEMA])
-        return of_row(first, is_list)
+        return of_row(_telling(value), is_list, floats)
     if not isinstance(value, Ragged):
         return _of_array(value, value.shape[1 + is_list :])
     levels = len(value.splits) - is_list
@@ -75,11 +94,24 @@ def of_batch(value: Given, is_list: bool) -> Feature:
     return _of_array(value.values, ((None,) * levels + value.values.shape[1:]))
 
 
-def _of_steps(x: Any) -> Feature:
+def _telling(items: list[Any]) -> Any:
+    """The item of a column that tells what it holds: the first one, or the first one with a float among integers."""
+    telling = [item for item in items if item is not None and tells(item)]
+    if not telling:
+        raise UsageError("no row has a value, so its type is unknown", hints=[GIVE_SCHEMA])
+    if not _has_type(telling[0], int):
+        return telling[0]
+    return next((item for item in telling if _has_type(item, float)), telling[0])
+
+
+def _has_type(x: Any, kind: type) -> bool:
+    """Whether a Python number of this very type stands in a value, or in the lists that it is."""
+    return any(_has_type(item, kind) for item in x) if isinstance(x, list | tuple) else type(x) is kind
+
+
+def _of_steps(x: Any, floats: str) -> Feature:
     if isinstance(x, list | tuple):
-        if not x:
-            raise UsageError("a list without steps does not tell what a step is", hints=[GIVE_SCHEMA])
-        return of_row(x[0], False)
+        return of_row(_telling(list(x)), False, floats)
     value = frameworks.value_of(x)
     if isinstance(value, Ragged):
         return of_row(value.rows()[0], False) if len(value) else _of_array(value.values, (None,))
@@ -88,13 +120,8 @@ def _of_steps(x: Any) -> Feature:
     return _of_array(value, value.shape[1:])
 
 
-def _of_list(x: Any) -> Feature:
+def _of_list(x: Any, floats: str) -> Feature:
     items, shape = encode.flattened(x)
-    if not items:
-        raise UsageError(
-            "an empty list does not tell its type",
-            hints=[Hint(purpose="pass an empty array of some dtype"), GIVE_SCHEMA],
-        )
     if isinstance(items[0], np.generic):
         return of_row(np.array(items).reshape(shape), False)
     if frameworks.of(items[0]) and type(items[0]) not in _BY_TYPE:
@@ -105,21 +132,15 @@ def _of_list(x: Any) -> Feature:
                 Hint("lists", purpose="with its name if they are steps", of="RecordWriter"),
             ],
         )
-    dtype = _of_type(items[0])
-    return Feature(dtype, shape, "flat" if len(shape) < 2 else "tensorproto")
+    dtype = _of_type(_telling(items), floats)
+    flat = len(shape) < 2 and default_encoding(dtype) == "flat"
+    return Feature(dtype, shape, "flat" if flat else "tensorproto")
 
 
-def _of_type(x: Any) -> str:
-    if isinstance(x, float | complex):
-        raise UsageError(
-            f"a Python {type(x).__name__} has 64 bits for each number, which a float list (float32) can't hold",
-            hints=[
-                Hint(purpose="pass np.float32(x)"),
-                Hint(purpose="np.float64(x), which is stored as a TensorProto"),
-                GIVE_SCHEMA,
-            ],
-        )
+def _of_type(x: Any, floats: str) -> str:
     for kind in type(x).__mro__:
+        if kind is float:
+            return floats
         if kind in _BY_TYPE:
             return _BY_TYPE[kind]
     raise UnsupportedError(f"expected a tensor, a number, text, bytes or a list of them; got {encode.describe(x)}")

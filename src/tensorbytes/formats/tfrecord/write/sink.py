@@ -23,8 +23,8 @@ from tensorbytes.typing import Buffer, bytes_view
 _BUFFER_BYTES = 1 << 18
 # This much of a file tells whether its first record is a tensor.
 _LOOK_BYTES = 1 << 13
-# From the warning about a torn tail up to the caller of RecordWriter().
-_CALLER = 6
+# From the warning about a torn tail up to the caller of RecordWriter(), past the check of its parameters.
+_CALLER = 7
 
 
 class Sink:

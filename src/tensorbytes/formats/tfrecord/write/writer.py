@@ -8,32 +8,37 @@ came as rows or as columns: keys are sorted, and nothing depends on time or plac
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import _wire
-from tensorbytes.errors import UsageError
+from tensorbytes import _wire, dtypes
+from tensorbytes.errors import RECORDS, SchemaError, SchemaWarning, UsageError, naming_parameters
 from tensorbytes.formats.tfrecord.files.memory import Memory
-from tensorbytes.formats.tfrecord.schema import Schema, sidecar_path
+from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema, sidecar_path
+from tensorbytes.formats.tfrecord.schema.feature import check_name
 from tensorbytes.formats.tfrecord.schema.origins import Noted, merge_origins
-from tensorbytes.formats.tfrecord.write import batch, guess, sink
+from tensorbytes.formats.tfrecord.write import accept, batch, guess, sink
 from tensorbytes.formats.tfrecord.write import sidecar as sidecars
 from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, KernelColumn, framed, too_large
 from tensorbytes.formats.tfrecord.write.batch import BatchColumn, Given
 from tensorbytes.formats.tfrecord.write.collect import Collector, collector
-from tensorbytes.formats.tfrecord.write.encode import Misfit, describe
-from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, faults_of
+from tensorbytes.formats.tfrecord.write.encode import Misfit, describe, flattened
+from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, faults_of, refusals_of, with_feature
 from tensorbytes.formats.tfrecord.write.sidecar import Sidecar, merged
+from tensorbytes.formats.tfrecord.write.tables import TableRows
+from tensorbytes.formats.tfrecord.write.untold import Untold
 from tensorbytes.io import publish, storage
 from tensorbytes.io.output import Closable, check_between_calls, closing_on_failure
 from tensorbytes.io.workers import count_threads, map_in_order
-from tensorbytes.rows import fill_missing
+from tensorbytes.rows import Table, fill_missing
 from tensorbytes.tensor import Array, Ragged
 from tensorbytes.typing import Buffer
 
@@ -73,6 +78,15 @@ def _is_dense(value: Given, present: Array, shape: tuple[int | None, ...]) -> bo
     return np.array_equal(np.diff(value.splits[0]), np.where(present, each, 0))
 
 
+def _checked_floats(floats: Any, schema: Any) -> str:
+    name = dtypes.named(floats).name
+    if name not in ("float32", "float64"):
+        raise UsageError(f"floats={floats!r}", expected="'float64' or 'float32'")
+    if name != "float64" and schema is not None:
+        raise UsageError("floats= is for writing without a schema; a schema says itself what features are")
+    return name
+
+
 class RecordWriter(Closable):
     """A TFRecord file being written, or several: record i goes to shard i % shards.
 
@@ -86,16 +100,18 @@ class RecordWriter(Closable):
 
     Without a schema the first row or batch gives it: int64, float32, text and bytes, as scalars
     and in one dimension, become TensorFlow's own lists; other arrays a TensorProto, which keeps dtype
-    and shape; a Python float is refused, having 64 bits where such a list has 32. Such a schema
+    and shape. A Python float has 64 bits, and a float list 32: it is float64, in a TensorProto, unless
+    floats="float32" asks for the list, and for rounding. Such a schema
     widens as it must: a length that differs becomes None, a feature that some rows lack
-    becomes optional. A schema that was given is never changed. It is saved as JSON beside
-    the file, unless sidecar=False.
+    becomes optional. Empty lists wait for a row that tells what they hold. A schema that was given is
+    never changed. It is saved as JSON beside the file, unless sidecar=False.
 
     `lists` names the features that are feature lists, where no schema says so: the records
     are SequenceExamples then. mode="a" adds to a file, after a look at its end. With
     sync=False, close() does not wait for the disk. Threads may share a writer: each call is done whole.
     """
 
+    @naming_parameters(RECORDS)
     def __init__(
         self,
         path: storage.Target,
@@ -108,8 +124,10 @@ class RecordWriter(Closable):
         mode: str = "w",
         sidecar: bool = True,
         sync: bool = True,
+        floats: Any = "float64",
     ) -> None:
         sink.check_arguments(path, shards, mode)
+        self._floats = _checked_floats(floats, schema)
         self._target = path
         # Also where the program changes its folder.
         place = publish.absolute(os.fspath(path)) if storage.is_local(path) else path  # type: ignore[arg-type]
@@ -117,6 +135,8 @@ class RecordWriter(Closable):
         self._growth = Growth(schema, lists)
         self._schema: Schema | None = None
         self._origin: dict[str, str] = {}
+        self._tables = TableRows({}, widths=False)
+        self._untold = Untold()
         self._before: Schema | None = None  # of records that are there already
         self._unread: str | None = None  # a file whose schema is still to be found out
         self._places = sidecars.places(place)
@@ -148,13 +168,13 @@ class RecordWriter(Closable):
             merge_origins([Noted("the records there are", self._before.origin, columns), Noted("new ones", origin, ())])
         self._origin = dict(origin)
 
-    def declare(self, columns: Mapping[str, Any], optional: Iterable[str]) -> None:
+    def _declare(self, columns: Mapping[str, Any], optional: Iterable[str]) -> None:
         """Settle what features are by some columns, before rows come that may lack some of them."""
         if self._schema is not None or not columns:
             return
         values = {name: batch.given(x) for name, x in columns.items()}
         with self._trying():
-            schema = self._growth.fitted(None, values, guess.of_batch)
+            schema = self._growth.fitted(None, values, self._of_batch)
             lacking = set(optional)
             features = {name: replace(feature, optional=name in lacking) for name, feature in schema.features.items()}
             self._use(Schema(features, schema.lists))
@@ -180,12 +200,14 @@ class RecordWriter(Closable):
 
     # ---- rows ---------------------------------------------------------------
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Add one record: a dict of features. Optional ones may be absent or None.
+    def write(self, row: Any) -> None:
+        """Add one record: a dict of features, a dataclass or a NamedTuple. Optional ones may be absent or None.
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
         check_between_calls(self, self._lock)
+        if type(row) is not dict:
+            row = accept.as_row(row)
         with self._lock:
             size = 0
             try:
@@ -205,6 +227,7 @@ class RecordWriter(Closable):
             if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
                 self._check_size(size)
                 self._drain()
+                self._end_waiting(self._untold.is_too_long)
 
     def _check_size(self, size: int) -> None:
         """A row that no reader could read is not kept either."""
@@ -231,20 +254,28 @@ class RecordWriter(Closable):
         for _, collected in self._collectors.values():
             collected.cut(self._rows)
 
-    def _write_carefully(self, row: Any) -> int:
+    def _write_carefully(self, row: Mapping[str, Any]) -> int:
         """Collect a row that is the first, widens the schema, or is wrong; then say what is wrong."""
         self._files.check_open()
-        if not isinstance(row, Mapping):
-            raise UsageError(f"a row must be a dict of features, got {describe(row)}")
         values = {name: x for name, x in row.items() if x is not None}
         with self._trying():
+            untold = self._take_untold(values, guess.tells)
             while (size := self._collect(values)) is None:
                 pass
+            self._pass_told()
+        for name, value in untold.items():
+            self._untold.add(name, self.count, copy.deepcopy(value))
         return size
+
+    def _of_row(self, x: Any, is_list: bool) -> Feature:
+        return guess.of_row(x, is_list, self._floats)
+
+    def _of_batch(self, value: Given, is_list: bool) -> Feature:
+        return guess.of_batch(value, is_list, self._floats)
 
     def _collect(self, values: Mapping[str, Any]) -> int | None:
         """Give a row to the collectors; None if the schema had to be widened first."""
-        schema = self._growth.fitted(self._schema, values, guess.of_row)
+        schema = self._fit_untold(self._growth.fitted(self._schema, values, self._of_row))
         self._use(schema)
         size = 0
         for name, (_, collected) in self._collectors.items():
@@ -304,7 +335,10 @@ class RecordWriter(Closable):
         count, self._rows, self._bytes = self._rows, 0, 0
         with closing_on_failure(self):
             taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
-            self._put(self._framed(taken, count, self._count), count)
+            if self._untold:
+                self._untold.hold(self._count + self._untold.rows, count, taken)
+            else:
+                self._put(self._framed(taken, count, self._count), count)
 
     def _framed(self, columns: Sequence[tuple[bool, KernelColumn]], count: int, first: int) -> list[memoryview]:
         assert self._schema is not None
@@ -318,44 +352,151 @@ class RecordWriter(Closable):
         self._files.put(pieces)
         self._count += count
 
+    # ---- features whose type is not told yet ----------------------------------
+
+    def _take_untold(self, values: dict[str, Any], tells: Callable[[Any], bool]) -> dict[str, Any]:
+        """Take out of a row, or a batch, the features that nobody knows and that don't tell what they are."""
+        if self._growth.fixed:
+            return {}
+        known = {} if self._schema is None else self._schema.columns
+        untold = {name: value for name, value in values.items() if name not in known and not tells(value)}
+        for name, value in untold.items():
+            with refusals_of(name):
+                check_name(name)
+                for item in value if tells is guess.column_tells else [value]:
+                    if item is not None:
+                        flattened(item)  # raises over lists of different depths
+            del values[name]
+        return untold
+
+    def _fit_untold(self, schema: Schema) -> Schema:
+        """The schema, with features that were told just now as the empty lists before ask for."""
+        for name in self._untold.names():
+            column = schema.columns.get(name)
+            if column is None:
+                continue
+            if self._untold.is_everywhere(name, self._files.count, self.count):
+                column = column._replace(feature=replace(column.feature, optional=False))
+                schema = with_feature(schema, column)
+            for value in self._untold.shapes(name):
+                try:
+                    with faults_of(name):
+                        collector(column.name, column.feature, column.is_list).add(value)
+                except Misfit as error:
+                    if error.shape is None or len(error.shape) != len(column.feature.shape):
+                        wanted = SchemaError(expected="a list, as it was empty before", got=column.feature.describe())
+                        raise Fault(name, wanted) from None
+                    schema = self._growth.widened(schema, name, error)
+                    column = schema.columns[name]
+        return schema
+
+    def _pass_told(self) -> None:
+        """Write the records that waited, if the schema knows all their features now."""
+        assert self._schema is not None
+        for name in self._untold.names():
+            if name in self._schema:
+                self._untold.tell(name, self._schema.columns[name])
+        if not self._untold:
+            with closing_on_failure(self):
+                for held in self._untold.release():
+                    self._put(self._framed(held.columns, held.count, held.first), held.count)
+
+    def _end_waiting(self, now: bool = True) -> None:
+        """Decide what features hold of which there were nothing but empty lists."""
+        names = self._untold.names()
+        if not names or not now:
+            return
+        assert self._schema is not None
+        schema = self._schema
+        for name in names:
+            is_list = self._growth.is_list(name)
+            feature = guess.of_nothing(self._untold.shapes(name)[0], is_list)
+            schema = with_feature(schema, ColumnFeature(is_list, name, replace(feature, optional=True)))
+        self._use(self._fit_untold(schema))
+        self._pass_told()
+        named = ", ".join(map(repr, names))
+        warnings.warn(
+            f"{storage.describe(self._target)}: nothing but empty lists was written as {named}, which are stored as "
+            f"lists of int64; pass schema= to say what they hold",
+            SchemaWarning,
+            stacklevel=4,
+        )
+
     # ---- columns ------------------------------------------------------------
 
-    def write_batch(self, columns: Mapping[str, Any], *, present: Mapping[str, Array] | None = None) -> None:
-        """Add many records at once: a dict of columns, one item of each for each record.
+    def write_batch(self, columns: Any, *, present: Mapping[str, Array] | None = None) -> None:
+        """Add many records at once: a dict of columns, one item of each for each record; or a list of rows, a DataFrame
+        of pandas or polars, an Arrow table, record batch or stream.
 
         `present` tells which records have a column, where some lack it: True for those that do. A `Batch` tells it
         itself.
 
         A column is an array of any framework with the records along its first axis, a
-        Ragged (where lengths vary; two levels for feature lists), Strings, or a list with
-        whatever a row may hold. Nothing is written if any column does not fit the schema.
+        Ragged (where lengths vary; two levels for feature lists), Strings, a column of Arrow, pandas or polars, or a
+        list with whatever a row may hold. What is null there is absent in the record. Nothing is written if any
+        column does not fit the schema.
         """
         check_between_calls(self, self._lock)
+        given = accept.as_columns(columns)
         with self._lock:
-            self._files.check_open()
-            if not isinstance(columns, Mapping):
-                raise UsageError(f"a batch must be a dict of columns, got {describe(columns)}")
-            self._drain()
+            if given.table.columns:
+                self._tables.names = None if self._schema is None else self._schema.columns.keys()
+                table = self._tables.prepare(given.table)
+                self.note_origin(self._tables.origin)
+                if not given.plain and not present:
+                    self.write_table(table)
+                    return
+                both = {**given.plain, **table.columns}
+                self._write_batch(both, {**(present or {}), **table.present})
+                return
             if present is None:
                 told = getattr(columns, "present", {})
                 present = {name: flags for name, flags in told.items() if name in columns}
-            with self._trying():
-                values: dict[str, Given] = {}
-                for name, x in columns.items():
-                    with faults_of(name):
-                        if x is not None:
-                            values[name] = batch.given(x)
-                count = batch.count_rows(values)
-                if not count:
-                    return
-                flags = _flags(present, values, count)
-                while (fitted := self._fit(values, flags)) is None:
-                    pass
+            self._write_batch(given.plain, present)
+
+    def write_table(self, table: Table) -> None:
+        """Add the rows of a table that `TableRows` has prepared."""
+        with self._lock:
+            if not table.masks:
+                self._write_batch(table.columns, {})
+                return
+            self._declare(table.columns, table.present)
+            try:
+                self._write_batch(table.columns, table.present)
+            except (SchemaError, UsageError):  # nothing is written; what rows lack may be all that does not fit
+                for document in table.documents():
+                    self.write({str(leaf.name): leaf.read() for leaf in document.leaves})
+
+    def _write_batch(self, columns: Mapping[str, Any], present: Mapping[str, Array]) -> None:
+        self._files.check_open()
+        self._drain()
+        with self._trying():
+            values: dict[str, Given] = {}
+            for name, x in columns.items():
+                with faults_of(name):
+                    if x is not None:
+                        values[name] = batch.given(x)
+            count = batch.count_rows(values)
+            if not count:
+                return
+            untold = self._take_untold(values, guess.column_tells)
+            flags = _flags(present, values, count)
+            while (fitted := self._fit(values, flags)) is None:
+                pass
+            self._pass_told()
+        for name, items in untold.items():
+            for record, item in enumerate(items, self.count):
+                if item is not None:
+                    self._untold.add(name, record, copy.deepcopy(item))
+        if not self._untold:
             self._write_columns(fitted, count)
+            return
+        self._untold.hold(self.count, count, [(is_list, column.rows(0, count)) for is_list, column in fitted])
+        self._end_waiting(self._untold.is_too_long)
 
     def _fit(self, values: Mapping[str, Given], present: Mapping[str, Array]) -> list[tuple[bool, BatchColumn]] | None:
         """Check a batch; None if the schema had to be widened first."""
-        schema = self._growth.fitted(self._schema, values, guess.of_batch)
+        schema = self._fit_untold(self._growth.fitted(self._schema, values, self._of_batch))
         self._use(schema)
         fitted = []
         for name, (is_list, key, feature) in schema.columns.items():
@@ -394,6 +535,7 @@ class RecordWriter(Closable):
         check_between_calls(self, self._lock)
         with self._lock:
             self._files.check_open()
+            self._end_waiting()
             self._drain()
             record = _wire.frames([[payload]])
             with closing_on_failure(self):
@@ -405,7 +547,7 @@ class RecordWriter(Closable):
     @property
     def count(self) -> int:
         """How many records there are so far, those of before an append included."""
-        return self._count + self._rows
+        return self._count + self._untold.rows + self._rows
 
     @property
     def schema(self) -> Schema | None:
@@ -424,6 +566,7 @@ class RecordWriter(Closable):
         check_between_calls(self, self._lock)
         with self._lock:
             self._files.check_open()
+            self._end_waiting()
             self._drain()
             with closing_on_failure(self):
                 self._files.settle(sync)
@@ -447,6 +590,7 @@ class RecordWriter(Closable):
             if self._files.closed:
                 self._files.close()  # tells of a failure
                 return
+            self._end_waiting()
             self._drain()
             with closing_on_failure(self):
                 self._files.finish()
@@ -462,12 +606,14 @@ class RecordWriter(Closable):
         check_between_calls(self, self._lock)
         with self._lock:
             self._rows = self._bytes = 0
+            self._untold = Untold()
             self._files.abort()
             self._retire()
 
     def fail(self, error: BaseException) -> None:
         """Close after a failure; close() tells of it."""
         self._rows = self._bytes = 0
+        self._untold = Untold()
         self._files.fail(error)
         self._retire()
 
@@ -481,6 +627,7 @@ class RecordWriter(Closable):
         count, hidden = self.count, self._files.hidden
         lost: Exception | None = None
         try:
+            self._end_waiting()
             self._drain()
         except Exception as error:  # of the disk
             lost = error
