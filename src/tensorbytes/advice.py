@@ -5,7 +5,6 @@ Each advice is Python that runs, with `x` for the object: what it gives can be s
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import os
 from collections.abc import Callable
@@ -70,11 +69,6 @@ _FILE = _Advice("", "a file", ("x.read()",))
 # What is told by what an object can do, in the order of asking.
 _BY_BEHAVIOUR: tuple[tuple[Callable[[Any], bool], _Advice], ...] = (
     (lambda x: isinstance(x, enum.Enum), _Advice("", "a member of an enumeration", ("x.value",))),
-    (
-        lambda x: isinstance(x, tuple) and hasattr(x, "_fields"),
-        _Advice("", "a NamedTuple", ("x._asdict()", "tuple(x)")),
-    ),
-    (lambda x: dataclasses.is_dataclass(x), _Advice("", "a dataclass", ("dataclasses.asdict(x)",))),
     (lambda x: isinstance(x, os.PathLike), _Advice("", "a path", ("str(x)", "x.read_bytes() for what the file holds"))),
     (lambda x: hasattr(x, "__next__") and hasattr(x, "read"), _FILE),
     (lambda x: hasattr(x, "__next__"), _Advice("", "an iterator", ("list(x)",))),

@@ -74,7 +74,7 @@ def casting_of(dtype: Any, chosen: Format) -> Casting | None:
     given = dtype if isinstance(dtype, Mapping) else {"*": dtype}
     if "dtype" in chosen.read_options:
         given = {pattern: one for pattern, one in given.items() if one is None or dtype_name(one) in FLOATS}
-    return Casting(given, "dtype", required=isinstance(dtype, Mapping))
+    return Casting(given, "dtype", required=isinstance(dtype, Mapping) and "dtype" not in chosen.read_options)
 
 
 def result(opened: Opened, wanted: Wanted, *, lazy: bool = False, own: bool = False) -> Any:

@@ -229,6 +229,7 @@ def hints_of_the_library():
 LIBRARY = list(hints_of_the_library())
 FLAGS = {flag for verb in VERBS for action in cli.parser(verb)._actions for flag in action.option_strings}
 CALLS = {
+    "records.parse_examples": tb.records.parse_examples,
     "records.read_events": tb.records.read_events,
     "Feature": tb.records.Feature,
     "Quantize": Quantize,
