@@ -54,6 +54,7 @@ def parse_examples(
     """
     if isinstance(columns, str):
         raise UsageError(f"columns={columns!r}", expected=f"a list of names, such as [{columns!r}]")
+    to = frameworks.resolve(to)
     blocks = list(_blocks(data))
     size = sum(len(block.data) for block in blocks)
     outline, origin = _outline(blocks, schema, limits)
