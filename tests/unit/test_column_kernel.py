@@ -161,6 +161,15 @@ def test_decimals_become_text_and_back(kernel, width, scale):
 
 @KERNELS
 @pytest.mark.parametrize("width", WIDTHS)
+def test_no_decimals_are_no_text(kernel, width):
+    assert written(kernel, [], None, width, 2) == []
+    assert parsed(kernel, [], None, width, 2) == b""
+    assert written(kernel, [1, 2], [False, False], width, 2) == ["", ""]
+    assert parsed(kernel, ["", ""], [False, False], width, 2) == bytes(2 * width)
+
+
+@KERNELS
+@pytest.mark.parametrize("width", WIDTHS)
 def test_a_number_of_too_many_digits_is_left_to_others(kernel, width):
     top = (1 << 8 * width - 1) - 1
     for number in (top, -top - 1, MOST, -MOST, 1 << 64, (1 << 64) - 1, 1 << 63, -(1 << 64), -(1 << 63)):

@@ -109,7 +109,8 @@ def decimal_text(data: Buffer, offsets: Buffer, out: Buffer, width: int, scale: 
         _check(bool((bounds >= 0).all() and (bounds <= len(letters)).all()))
         _check(bool((fit[part] & (np.abs(some) < MOST_DECIMAL) & (np.abs(some) >= 0) | ~there).all()))
         _check(bool(((lengths >= least) & (lengths <= _MOST_DIGITS + 1 + (scale > 0)) | ~there).all()))
-        letters[bounds[0] : bounds[-1]] = _written(some, lengths, scale)
+        if there.any():
+            letters[bounds[0] : bounds[-1]] = _written(some, lengths, scale)
 
 
 def _numbers(raw: memoryview, width: int) -> tuple[_Array, _Array]:
@@ -178,6 +179,8 @@ def decimal_parse(
     if numbers is None:
         return False
     values[rows] = numbers
+    if not len(values):
+        return True
     if width == 4:
         made.view("<i4")[:] = values
     else:

@@ -115,8 +115,10 @@ class Ipc(StoredTable):
     def writable(self, buffer: Any) -> memoryview | None:
         if buffer.is_mutable:  # it was decompressed, or gathered
             return memoryview(buffer)
-        start = buffer.address - self._buffer.address
-        return None if self._own is None or start < 0 else self._own[start : start + buffer.size]
+        start, own = buffer.address - self._buffer.address, self._own
+        if own is None or not 0 <= start <= len(own) - buffer.size:
+            return None
+        return own[start : start + buffer.size]
 
     def has_nulls(self, number: int) -> bool | None:
         if self._batches is not None:
