@@ -299,3 +299,21 @@ def test_a_named_pipe_is_opened_once(tmp_path):
     assert records.schema == Schema({"a": "int64"})
     assert [int(row["a"]) for row in records] == list(range(30))
     feeder.join()
+
+
+@pytest.mark.parametrize("in_lists", [False, True])
+def test_quantized_tensors_that_few_records_show(in_lists):
+    feature = Feature("float32", [2, 3], quantize="int8")
+    schema = Schema({}, {"q": feature}) if in_lists else Schema({"q": feature})
+    target = io.BytesIO()
+    with tb.RecordWriter(target, schema=schema, compression="none") as writer:
+        for n in range(3):
+            value = np.full((2, 3), n, np.float32)
+            writer.write({"q": [value, value] if in_lists else value})
+    data = target.getvalue()
+    shapes = [np.shape(row["q"]) for row in open_records(io.BytesIO(data))]
+    assert shapes == [(2, 2, 3) if in_lists else (2, 3)] * 3
+    for records in (open_records(io.BytesIO(data), lengths="ragged"), open_records(io.BytesIO(data))):
+        assert [np.shape(row["q"]) for row in records] == shapes
+    found = open_records(io.BytesIO(data), lengths="ragged").schema["q"]
+    assert found.shape == ((2, 3) if in_lists else (None, None))

@@ -95,12 +95,13 @@ class _Seen:
     tensors: Feature | None = None  # what they are together, if all are quantized tensors
     others: bool = False  # whether there is anything else
 
-    def feature(self, records: int, complete: bool, ragged: bool) -> Feature:
-        """The feature of so many records; whether there are no others, and whether no length is fixed."""
+    def feature(self, records: int, complete: bool, ragged: bool, in_lists: bool = False) -> Feature:
+        """The feature of this many records; whether there are no others, and whether no length is fixed."""
         optional = self.present < records or not (complete or records >= ENOUGH)
         fixed = (complete or self.present >= ENOUGH) and not ragged
         if self.tensors is not None and not self.others:
-            shape = self.tensors.shape if fixed else (None,) * len(self.tensors.shape)
+            shape = self.tensors.shape  # steps of feature lists can't vary in more than their first dimension
+            shape = shape if fixed or in_lists else (None,) * len(shape)
             return replace(self.tensors, shape=shape, optional=optional)
         length = self.longest if self.shortest == self.longest and fixed else None
         return Feature(_DTYPES.get(self.kind, "bytes"), () if length == 1 else (length or None,), optional=optional)
@@ -209,7 +210,7 @@ class Inference:
         """What the records hold. Unless these are all (`complete`), what fewer than 8 of them show is not taken for
         a rule: neither a length nor that a feature is never missing. With `ragged` no length is."""
         features = {name: seen.feature(self.records, complete, ragged) for name, seen in self.features.items()}
-        lists = {name: seen.feature(self.records, complete, ragged) for name, seen in self.lists.items()}
+        lists = {name: seen.feature(self.records, complete, ragged, True) for name, seen in self.lists.items()}
         return Schema(features, lists if self.sequence else None)
 
 
