@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks import record_data, record_tensorflow
+from benchmarks import limit, record_data, record_tensorflow
 from benchmarks import record_peers as peers
 from benchmarks.record_data import Files, Sample, same_tables
 from benchmarks.record_peers import Reader
@@ -129,6 +129,8 @@ def _reading(
 ) -> RecordLine:
     """Readers of columns beside the floor. `times`: how many times as fast as TensorFlow we shall be."""
     contenders = [reader.contender(files.whole, sample) for reader in readers]
+    if not files.compression:
+        contenders.append(limit.contender(files.whole, sample))
     return RecordLine(
         name,
         f"columns of {_amount(sample.count, what)}",
