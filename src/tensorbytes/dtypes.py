@@ -107,9 +107,14 @@ DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in map(_parse, _ROWS.str
 BY_CODE: dict[int, DType] = {dtype.code: dtype for dtype in DTYPES.values()}
 BY_TORCH: dict[str, DType] = {dtype.torch: dtype for dtype in DTYPES.values() if dtype.torch}
 
+BY_SAFETENSORS = {dtype.safetensors: dtype for dtype in DTYPES.values() if dtype.safetensors}
+# What safetensors calls "I8", "U8" and "F4" has 8 and 4 bits; in lower case these are NumPy's codes, which count bytes.
+_CODES_OF_NUMPY = ("i8", "u8", "f4")
 # Other spellings that leave no doubt, in lower case: those of safetensors' headers ("bf16", "f32"), and "fp32".
 # "float" and "int" are not among them: NumPy means 64 bits by them, PyTorch and TensorFlow 32.
-_SPELLINGS: dict[str, DType] = {dtype.safetensors.lower(): dtype for dtype in DTYPES.values() if dtype.safetensors} | {
+_SPELLINGS: dict[str, DType] = {
+    name.lower(): dtype for name, dtype in BY_SAFETENSORS.items() if name.lower() not in _CODES_OF_NUMPY
+} | {
     "fp16": DTYPES["float16"],
     "half": DTYPES["float16"],
     "fp32": DTYPES["float32"],
@@ -164,7 +169,7 @@ def find(given: Any) -> DType | None:
 
 def _of_text(text: str) -> DType | None:
     plain = next((text[len(module) :] for module in _MODULES if text.startswith(module)), text)
-    found = DTYPES.get(plain) or BY_TORCH.get(plain) or _SPELLINGS.get(plain.lower())
+    found = DTYPES.get(plain) or BY_TORCH.get(plain) or BY_SAFETENSORS.get(plain) or _SPELLINGS.get(plain.lower())
     if found is None and plain[-1:].isdigit() and len(plain) < 8:  # NumPy's codes, such as "<f4"
         try:
             return _of_numpy(np.dtype(plain))

@@ -248,7 +248,7 @@ import signal, sys
 import tensorbytes as tb
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where this suite was started in the background
 try:
-    for row in tb.open_records(sys.argv[1], follow=tb.records.Follow(poll=60)):
+    for row in tb.open_records(sys.argv[1], schema={"x": "int64"}, follow=tb.records.Follow(poll=60)):
         print(row["x"], flush=True)
 except KeyboardInterrupt:
     print("interrupted")

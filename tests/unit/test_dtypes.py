@@ -112,3 +112,14 @@ def test_wherever_a_dtype_is_taken(tmp_path: Any) -> None:
         tb.convert(tmp_path / "x.tb", tmp_path / "y.tb", cast=torch.int8)
     with pytest.raises(UsageError, match="names a byte order"):
         tb.loads(x.tobytes(), "raw", dtype=np.dtype(">f4"))
+
+
+def test_codes_that_numpy_has_mean_what_numpy_means():
+    """In capitals they are safetensors'."""
+    for code in ("i8", "u8", "f4", "f8", "i4", "u4", "<f4", "i2"):
+        assert dtypes.named(code) == dtypes.from_numpy(np.dtype(code)), code
+    assert [dtypes.named(name).name for name in ("I8", "U8", "F4")] == [
+        "int8",
+        "uint8",
+        "float4_e2m1fn",
+    ]  # safetensors'

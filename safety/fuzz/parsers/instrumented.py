@@ -55,6 +55,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "tensorproto": (*_PROTO, "formats.tensorproto", "formats._typed"),
     "delimited": (*_RECORD, *_STORED, "formats.delimited", "formats._message", "formats.frame"),
     "checkpoint": (*_PROTO, *_PARTS, "formats.checkpoint", "formats._checkpoint"),
+    "checkpoint_v1": (*_PROTO, *_PARTS, "formats.checkpoint", "formats._checkpoint"),
     "checkpoint_table": (*_WIRE, "formats._checkpoint"),
     "checkpoint_state": ("formats.checkpoint",),
     "raw": (*_TREE, "formats.raw", "formats._tensorproto"),

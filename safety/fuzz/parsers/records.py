@@ -7,7 +7,7 @@ from typing import Any
 
 from safety.fuzz.parsers import sealing, seeds
 from safety.fuzz.parsers.harness import LIMITS, Target, Unsound, chance
-from tensorbytes import _wire, api, foreign, formats, opening
+from tensorbytes import _wire, foreign, formats, loading, opening
 from tensorbytes.budget import Budget
 from tensorbytes.damage import Damage
 from tensorbytes.errors import CorruptError, LimitError, TensorbytesError
@@ -21,6 +21,7 @@ from tensorbytes.formats.tfrecord.read.infer import Inference
 from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io.streams import detection
 from tensorbytes.io.streams.decoders import Feed, open_decoder
+from tensorbytes.loading import Wanted
 from tensorbytes.ops import addressing, manifests
 from tensorbytes.reader import Reader
 from tensorbytes.records import events
@@ -203,7 +204,7 @@ def _recognised(data: bytes) -> None:
     opened = opening.open_bytes(memoryview(data), None, LIMITS, {})
     if opened.format in ("arrow", "parquet"):
         return  # targets of their own: pyarrow takes its time
-    api._result(opened, False, "numpy", None)
+    loading.result(opened, Wanted())
 
 
 def _opened(data: bytes) -> None:

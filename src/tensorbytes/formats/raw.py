@@ -12,6 +12,7 @@ packed C struct. Reading one takes `fields={"name": (dtype, shape), ...}`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
@@ -135,10 +136,20 @@ def _shape(given: Any, row: dtypes.DType, budget: Budget) -> tuple[int, ...]:
 
 
 def _name(dtype: Any) -> str:
-    """A dtype by our name, or by a framework's own."""
-    if str(dtype).startswith(">"):
+    """A dtype by our name, by a framework's own, or by anything NumPy takes for one."""
+    with contextlib.suppress(UsageError):
+        found = None if str(dtype).startswith(">") else dtypes.find(dtype)
+        if found is not None:
+            return found.name
+    try:
+        if dtype is None:  # float64 to NumPy, a slip to us
+            raise TypeError
+        given = np.dtype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise UnsupportedError(f"unknown dtype {dtype!r}; known: {', '.join(dtypes.DTYPES)}") from None
+    if given.byteorder == ">":
         raise UsageError(f"dtype {dtype!r} names a byte order", hints=[Hint("byteorder", ">", "instead", of="load")])
-    return dtypes.named(dtype).name
+    return dtypes.from_numpy(given).name
 
 
 def _memory_order(options: Options) -> tuple[str, str]:
