@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tensorbytes import errors, open_records
-from tensorbytes.records import Feature
+from tensorbytes.records import Feature, parse_examples
 from tests.support.example_bytes import BYTES, FLOAT, INT64
 from tests.support.record_cases import example as made
 from tests.support.record_cases import sequence, stream, write
@@ -221,3 +221,36 @@ def test_the_table_survives_parquet(tmp_path):
         assert (got["i"], got["s"], got["b"]) == (row["i"], row["s"], row["b"])
         assert got["v"] == row["v"].tolist()
         assert got["f"] == (row["f"].tolist() if "f" in row else None)
+
+
+# ---- as tfx-bsl decodes Examples ------------------------------------------------------
+
+
+def test_lists_of_features_are_the_columns_that_tfx_bsl_makes(tmp_path):
+    """Columns by name, each of large lists; null where an Example lacks the feature or the feature has no list."""
+    kinds = {"i": "int64_list", "f": "float_list", "b": "bytes_list"}
+    rows = [{"i": [1], "f": [0.5, 2.0], "b": [b"x"]}, {"f": [], "b": [b"y", b""]}, {"i": [3, 4], "f": None}]
+    examples = []
+    for row in rows:
+        example = tf.train.Example()
+        for name, values in row.items():
+            feature = example.features.feature[name]
+            if values is not None:
+                getattr(feature, kinds[name]).value.extend(values)
+                getattr(feature, kinds[name]).SetInParent()
+        examples.append(example.SerializeToString())
+    with tf.io.TFRecordWriter(str(tmp_path / "x.tfrecord")) as file:
+        for example in examples:
+            file.write(example)
+    want = pa.table(
+        {
+            "b": pa.array([[b"x"], [b"y", b""], None], pa.large_list(pa.large_binary())),
+            "f": pa.array([[0.5, 2.0], [], None], pa.large_list(pa.float32())),
+            "i": pa.array([[1], None, [3, 4]], pa.large_list(pa.int64())),
+        }
+    )
+    found = open_records(tmp_path / "x.tfrecord", lengths="ragged").to_arrow().read_all()
+    assert found.schema.names == want.schema.names
+    assert [column.type for column in found.columns] == [column.type for column in want.columns]
+    assert found.to_pydict() == want.to_pydict()
+    assert pa.table(parse_examples(examples)).to_pydict() == want.to_pydict()
