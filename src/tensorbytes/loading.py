@@ -15,7 +15,7 @@ from tensorbytes.formats import Format, frame
 from tensorbytes.formats._opened import Opened
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
-from tensorbytes.patterns import Patterns, missing_name
+from tensorbytes.patterns import Patterns, check_patterns, missing_name
 from tensorbytes.picking import is_mask, told_masks
 from tensorbytes.structs import gathered
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
@@ -72,6 +72,7 @@ def casting_of(dtype: Any, chosen: Format) -> Casting | None:
     from tensorbytes.casting import FLOATS, Casting, dtype_name
 
     given = dtype if isinstance(dtype, Mapping) else {"*": dtype}
+    check_patterns(given, "dtype")
     if "dtype" in chosen.read_options:
         given = {pattern: one for pattern, one in given.items() if one is None or dtype_name(one) in FLOATS}
     return Casting(given, "dtype", required=isinstance(dtype, Mapping) and "dtype" not in chosen.read_options)
@@ -81,19 +82,20 @@ def result(opened: Opened, wanted: Wanted, *, lazy: bool = False, own: bool = Fa
     """The object of a file, or the list of a stream's. `own`: none of it may be a view of the file."""
     with naming(opened.path):
         budget = Budget(opened.limits, opened.size)
-        if wanted.names is None:
+        casting = casting_of(wanted.told, opened.chosen)
+        patterns = None if wanted.names is None else Patterns(wanted.names)
+        if patterns is None:
             found, flat = keep(opened.decode(lazy), budget), False
         else:
-            found, flat = _find(opened, wanted.names, budget)
+            found, flat = _find(opened, patterns, budget)
             found = [_verified(document, own) for document in found]
         if not found:
             raise CorruptError("it holds no tensors", at=0)
-        casting = casting_of(wanted.told, opened.chosen)
         if casting is not None:
             found = [casting.apply(document, budget) for document in found]
             casting.check_used(opened.path)
-        if wanted.like is None and flat:
-            return _by_name(found, wanted)
+        if wanted.like is None and flat and patterns is not None:
+            return _by_name(found, patterns.asked, wanted)
         objects: list[Any] = []
         for document in found:
             objects.append(_object(document, wanted, opened.path))
@@ -119,9 +121,8 @@ def _object(document: Document, wanted: Wanted, path: str) -> Any:
 # ---- a part of a file ------------------------------------------------------------
 
 
-def _find(opened: Opened, names: Collection[str] | str, budget: Budget) -> tuple[list[Document], bool]:
+def _find(opened: Opened, patterns: Patterns, budget: Budget) -> tuple[list[Document], bool]:
     """What is wanted of each object; True if every name that was asked for is that of one tensor."""
-    patterns = Patterns(names)
     found = keep(opened.part(patterns.takes), budget)
     if patterns.unused:
         known = [leaf.name for document in opened.decode(lazy=True) for leaf in document.leaves]
@@ -157,9 +158,8 @@ def _verified(document: Document, own: bool) -> Document:
     return document._replace(leaves=[leaf._replace(value=copies[id(leaf.value)]) for leaf in document.leaves])
 
 
-def _by_name(found: list[Document], wanted: Wanted) -> Any:
+def _by_name(found: list[Document], asked: list[str], wanted: Wanted) -> Any:
     """Tensors by the names that were asked for; after them, what tells which rows of a table's columns there are."""
-    asked = dict.fromkeys([wanted.names] if isinstance(wanted.names, str) else wanted.names or ())
     named: dict[str, Leaf] = {}
     masks: dict[str, Leaf] = {}
     for document in found:

@@ -192,12 +192,20 @@ def test_what_has_no_portable_form_is_refused_by_name(dtype, words):
         tb.dumps(np.zeros(2, dtype))
 
 
+@pytest.mark.parametrize("format", ["tb", "npz"])
+def test_a_struct_that_is_left_of_a_list_is_one(format):
+    x = np.array([(1.5, 2)], [("x", "f8"), ("y", "i4")])
+    got = tb.loads(tb.dumps({"l": [x, (x, 1)]}, format), names=["l/1/0/*"])
+    assert same(got["l"][1][0], x)
+
+
 def test_void_fields_are_read_when_they_are_told(tmp_path):
     x = np.zeros(3, [("w", ml_dtypes.bfloat16), ("n", "<i4")])
     x["w"] = [1, 2, 3]
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(errors.UnsupportedError, match=r"'array/w' is of NumPy's void dtype.*dtype="):
+    with pytest.raises(errors.UnsupportedError, match=r"'array/w' is of NumPy's void dtype") as caught:
         tb.load(tmp_path / "x.npy")
+    assert "pass dtype={'array/w': 'bfloat16'} if" in str(caught.value)  # a dtype for all fields would not do
     got = tb.load(tmp_path / "x.npy", dtype={"array/w": "bfloat16"})
     assert got["w"].dtype == ml_dtypes.bfloat16
     assert got["w"].tolist() == [1, 2, 3]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tensorbytes import formats, opening, rows
+from tensorbytes import formats, metadata, opening, rows
 from tensorbytes.casting import Casting
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
@@ -300,12 +300,14 @@ class _Job:
         in_fortran_order = isinstance(leaf.value, Deferred) and leaf.value.reverse is not None
         value: Any = leaf.value if in_fortran_order else leaf.read()  # which would turn it
         # Metadata of the whole is that of its only tensor.
-        meta = {**document.meta, **value.meta}
+        of_the_whole = metadata.typed(document.meta, document.origin)
+        meta, types = metadata.to_text({**of_the_whole, **metadata.typed(value.meta, value.origin)})
+        origin = {**metadata.without_types(value.origin), **types}
         told = formats.document_meta_to_keep(document)
         self._found += whole_losses({key: text for key, text in told.items() if meta.get(key) != text})
 
         def document_named(name: str | None) -> Document:
-            return Document([Leaf(amended(value, name, meta), kind=leaf.kind)], item=document.item)
+            return Document([Leaf(amended(value, name, meta, origin), kind=leaf.kind)], item=document.item)
 
         named = document_named(leaf.name)
         if leaf.path and any(loss.feature == "name" for loss in fit(chosen, named, self.options).losses):
