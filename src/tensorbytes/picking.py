@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from tensorbytes.errors import CorruptError
 from tensorbytes.rows import columns_below, owners
-from tensorbytes.structs import noted, structs_of
+from tensorbytes.structs import noted, structs_of, without_torn
 from tensorbytes.tensor import InvalidValueError
 from tensorbytes.tree import Document, Leaf, Path
 
@@ -24,12 +24,13 @@ def pick(document: Document, takes: Callable[[str | None], bool]) -> Document:
     kept = [leaf for leaf, one in zip(document.leaves, taken, strict=True) if one]
     masks = _masks(document, kept)
     kept = [leaf for leaf, one in zip(document.leaves, taken, strict=True) if one or leaf.name in masks]
+    part = without_torn(document._replace(leaves=kept))
     torn = _torn(kept, [leaf.name for leaf in document.leaves])
     if not torn:
-        return document._replace(leaves=kept)
+        return part
     leaves = [leaf._replace(path=_by_position(leaf.path, torn)) for leaf in kept]
-    whole = [struct._replace(path=_by_position(struct.path, torn)) for struct in structs_of(document.origin)]
-    return document._replace(leaves=leaves, origin=noted(document.origin, whole))
+    structs = [struct._replace(path=_by_position(struct.path, torn)) for struct in structs_of(part.origin)]
+    return part._replace(leaves=leaves, origin=noted(part.origin, structs))
 
 
 def _masks(document: Document, kept: list[Leaf]) -> set[str | None]:

@@ -296,6 +296,19 @@ def gathered(document: Document, accept: Callable[[Structured], bool] = lambda _
     return document._replace(leaves=list(leaves.values()), origin=noted(document.origin, left))
 
 
+def without_torn(document: Document) -> Document:
+    """The document, of which some leaves were left out or renamed, with notes of the structs that are whole."""
+    if KEY not in document.origin:
+        return document
+    paths = {leaf.path for leaf in document.leaves}
+    whole = [one for one in structs_of(document.origin) if all(path in paths for path in _field_paths(one))]
+    return document._replace(origin=noted(document.origin, whole))
+
+
+def _field_paths(struct: Struct) -> list[Path]:
+    return [(*struct.path, *(("key", name) for name in place.names)) for place in leaf_fields(struct.fields)]
+
+
 def is_struct(document: Document) -> bool:
     """Whether all of a document is one structured array."""
     leaves = gathered(document).leaves
@@ -304,7 +317,7 @@ def is_struct(document: Document) -> bool:
 
 def _gather(struct: Struct, leaves: Mapping[Path, Leaf], below: Mapping[Path, int]) -> Structured | None:
     places = list(leaf_fields(struct.fields))
-    found = [leaves.get((*struct.path, *(("key", name) for name in place.names))) for place in places]
+    found = [leaves.get(path) for path in _field_paths(struct)]
     whole = tuple(
         leaf
         for leaf in found

@@ -199,6 +199,14 @@ def test_a_struct_that_is_left_of_a_list_is_one(format):
     assert same(got["l"][1][0], x)
 
 
+def test_structs_that_were_left_out_are_no_loss(tmp_path):
+    tb.save({"s": np.zeros(2, [("x", "f8"), ("y", "i4")]), "w": np.ones(3)}, tmp_path / "x.tb")
+    for name in ("w", "s/x"):
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.npy", names=name)
+        assert np.load(tmp_path / "x.npy").dtype == np.float64
+        assert b"numpy.structs" not in (tmp_path / "x.npy").read_bytes()
+
+
 def test_void_fields_are_read_when_they_are_told(tmp_path):
     x = np.zeros(3, [("w", ml_dtypes.bfloat16), ("n", "<i4")])
     x["w"] = [1, 2, 3]

@@ -304,6 +304,14 @@ def test_other_metadata_is_refused(wrong):
         tb.dumps(X, meta={1: "a"})
 
 
+def test_a_number_differs_from_its_text(tmp_path):
+    tb.save({"w": X}, tmp_path / "x.tb", meta={"n": 3, "same": 4})
+    tb.save({"w": X}, tmp_path / "y.tb", meta={"n": "3", "same": 4})
+    found = tb.diff(tmp_path / "x.tb", tmp_path / "y.tb")
+    assert found.meta == {"n": (3, "3")}
+    assert "metadata n: 3 | '3'" in str(found)
+
+
 class Kind(str, enum.Enum):  # noqa: UP042 - str() of it is not its text, as of enum.StrEnum
     FAST = "fast"
 
