@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tensorbytes import frameworks
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import CorruptError, Hint, MissingNameError, UsageError
+from tensorbytes.errors import CorruptError, Hint, Limits, MissingNameError, UsageError
 from tensorbytes.formats import Format, frame
 from tensorbytes.formats._opened import Opened
 from tensorbytes.io import storage
@@ -98,12 +98,12 @@ def result(opened: Opened, wanted: Wanted, *, lazy: bool = False, own: bool = Fa
             return _by_name(found, patterns.asked, wanted)
         objects: list[Any] = []
         for document in found:
-            objects.append(_object(document, wanted, opened.path))
+            objects.append(_object(document, wanted, opened))
     # One object comes back as itself; a stream is a list, also when it has one item.
     return objects[0] if len(objects) == 1 and not found[0].item else objects
 
 
-def _object(document: Document, wanted: Wanted, path: str) -> Any:
+def _object(document: Document, wanted: Wanted, opened: Opened) -> Any:
     if wanted.like is not None:
         from tensorbytes import templates
 
@@ -113,9 +113,9 @@ def _object(document: Document, wanted: Wanted, path: str) -> Any:
             strict=wanted.strict,
             cast=wanted.casts_like,
             device=wanted.device,
-            path=path or None,
+            path=opened.path or None,
         )
-    return build(document, wanted.convert)
+    return build(document, wanted.convert, opened.limits)
 
 
 # ---- a part of a file ------------------------------------------------------------
@@ -177,9 +177,9 @@ def _by_name(found: list[Document], asked: list[str], wanted: Wanted) -> Any:
 # ---- objects -------------------------------------------------------------------
 
 
-def build(document: Document, convert: Callable[[Value | Deferred], Any]) -> Any:
+def build(document: Document, convert: Callable[[Value | Deferred], Any], limits: Limits) -> Any:
     """The object of a document. Of a table, the masks of columns that were not read yet are checked now."""
-    leaves = gathered(document._replace(leaves=_checked(document))).leaves
+    leaves = gathered(document._replace(leaves=_checked(document)), most=limits.max_bytes).leaves
     return unflatten(leaves, convert) if leaves else {}  # of this object of a stream, nothing is wanted
 
 

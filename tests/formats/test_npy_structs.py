@@ -280,8 +280,26 @@ def test_notes_that_are_no_notes_are_refused(note):
 
 def test_a_note_may_not_ask_for_memory():
     note = json.dumps([{"path": [], "fields": [["a", "<i4"], ["", "|V999999999"]]}])
-    with pytest.raises(errors.LimitError, match="metadata asks for"):
+    with pytest.raises(errors.LimitError, match=r"metadata 'numpy.structs' asks for 1999999998 bytes"):
         tb.loads(_frame_with(note, {"a": np.zeros(2, "i4")}))
+
+
+def test_many_notes_together_may_not_ask_for_memory():
+    fields = [["a", "<i4"], ["", "|V600000000"]]
+    note = json.dumps([{"path": [["key", key]], "fields": fields} for key in "xy"])
+    data = _frame_with(note, {key: {"a": np.zeros(1, "i4")} for key in "xy"})
+    with pytest.raises(errors.LimitError, match="asks for 1200000000 bytes"):
+        tb.loads(data)
+    one = json.dumps([{"path": [], "fields": [["a", "<i4"], ["", "|V5000"]]}])
+    data = _frame_with(one, {"a": np.zeros(1, "i4")})
+    with pytest.raises(errors.LimitError, match="asks for 5000 bytes of padding, over 1004"):
+        tb.loads(data, limits=errors.Limits(max_bytes=1000))
+    assert tb.loads(data).dtype.itemsize == 5004
+
+
+def test_padding_that_is_in_the_file_is_within_any_limits():
+    x = np.ones(1000, np.dtype([("a", "i1"), ("b", "f8")], align=True))
+    assert same(tb.loads(saved(x), limits=errors.Limits(max_bytes=1000)), x)
 
 
 def test_a_note_that_does_not_fit_changes_nothing():
