@@ -140,7 +140,7 @@ def _prepare(
     allow: Iterable[str],
     options: Options,
 ) -> tuple[Format, Document, frozenset[str]]:
-    chosen = formats.get(format)
+    chosen = formats.get(formats.resolve(format))
     if not chosen.writes:
         hint = Hint("format", "tb", "or another one", of="save")
         raise UsageError(f"format {chosen.name!r} is read-only", hints=[hint])
@@ -244,7 +244,7 @@ def loads(
 
 def _read_options(format: str | None) -> Collection[str]:
     """The options of a format, or of any, that a call may have been given."""
-    chosen = formats.BUILTIN if format is None else [format]
+    chosen = formats.BUILTIN if format is None else [formats.resolve(format)]
     return frozenset(key for name in chosen for key in formats.get(name).read_options)
 
 

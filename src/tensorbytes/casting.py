@@ -13,7 +13,7 @@ from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LossError, UnsupportedError, UsageError, unknown
-from tensorbytes.patterns import first_match
+from tensorbytes.patterns import check_patterns, first_match
 from tensorbytes.quantization import casts
 from tensorbytes.quantization.parameters import CASTS, ORIGINALS
 from tensorbytes.rows import with_names
@@ -56,6 +56,7 @@ class Casting:
 
     def __init__(self, cast: Any, option: str = "cast", required: bool = True) -> None:
         given = cast if isinstance(cast, Mapping) else {} if cast is None else {"*": cast}
+        check_patterns(given, option)
         self._wanted = {pattern: None if one is None else target_name(one) for pattern, one in given.items()}
         self._option = option
         self._unused = set(self._wanted) if required else set()

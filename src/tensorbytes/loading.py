@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tensorbytes import frameworks
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import CorruptError, Hint, MissingNameError, UsageError
+from tensorbytes.errors import CorruptError, Hint, Limits, MissingNameError, UsageError
 from tensorbytes.formats import Format, frame
 from tensorbytes.formats._opened import Opened
 from tensorbytes.io import storage
 from tensorbytes.io.storage import naming
-from tensorbytes.patterns import Patterns, missing_name
+from tensorbytes.patterns import Patterns, check_patterns, missing_name
 from tensorbytes.picking import is_mask, told_masks
 from tensorbytes.structs import gathered
 from tensorbytes.tensor import Ragged, Sparse, Strings, Tensor, Value
@@ -72,6 +72,7 @@ def casting_of(dtype: Any, chosen: Format) -> Casting | None:
     from tensorbytes.casting import FLOATS, Casting, dtype_name
 
     given = dtype if isinstance(dtype, Mapping) else {"*": dtype}
+    check_patterns(given, "dtype")
     if "dtype" in chosen.read_options:
         given = {pattern: one for pattern, one in given.items() if one is None or dtype_name(one) in FLOATS}
     return Casting(given, "dtype", required=isinstance(dtype, Mapping) and "dtype" not in chosen.read_options)
@@ -81,27 +82,28 @@ def result(opened: Opened, wanted: Wanted, *, lazy: bool = False, own: bool = Fa
     """The object of a file, or the list of a stream's. `own`: none of it may be a view of the file."""
     with naming(opened.path):
         budget = Budget(opened.limits, opened.size)
-        if wanted.names is None:
+        casting = casting_of(wanted.told, opened.chosen)
+        patterns = None if wanted.names is None else Patterns(wanted.names)
+        if patterns is None:
             found, flat = keep(opened.decode(lazy), budget), False
         else:
-            found, flat = _find(opened, wanted.names, budget)
+            found, flat = _find(opened, patterns, budget)
             found = [_verified(document, own) for document in found]
         if not found:
             raise CorruptError("it holds no tensors", at=0)
-        casting = casting_of(wanted.told, opened.chosen)
         if casting is not None:
             found = [casting.apply(document, budget) for document in found]
             casting.check_used(opened.path)
-        if wanted.like is None and flat:
-            return _by_name(found, wanted)
+        if wanted.like is None and flat and patterns is not None:
+            return _by_name(found, patterns.asked, wanted)
         objects: list[Any] = []
         for document in found:
-            objects.append(_object(document, wanted, opened.path))
+            objects.append(_object(document, wanted, opened))
     # One object comes back as itself; a stream is a list, also when it has one item.
     return objects[0] if len(objects) == 1 and not found[0].item else objects
 
 
-def _object(document: Document, wanted: Wanted, path: str) -> Any:
+def _object(document: Document, wanted: Wanted, opened: Opened) -> Any:
     if wanted.like is not None:
         from tensorbytes import templates
 
@@ -111,17 +113,16 @@ def _object(document: Document, wanted: Wanted, path: str) -> Any:
             strict=wanted.strict,
             cast=wanted.casts_like,
             device=wanted.device,
-            path=path or None,
+            path=opened.path or None,
         )
-    return build(document, wanted.convert)
+    return build(document, wanted.convert, opened.limits)
 
 
 # ---- a part of a file ------------------------------------------------------------
 
 
-def _find(opened: Opened, names: Collection[str] | str, budget: Budget) -> tuple[list[Document], bool]:
+def _find(opened: Opened, patterns: Patterns, budget: Budget) -> tuple[list[Document], bool]:
     """What is wanted of each object; True if every name that was asked for is that of one tensor."""
-    patterns = Patterns(names)
     found = keep(opened.part(patterns.takes), budget)
     if patterns.unused:
         known = [leaf.name for document in opened.decode(lazy=True) for leaf in document.leaves]
@@ -157,9 +158,8 @@ def _verified(document: Document, own: bool) -> Document:
     return document._replace(leaves=[leaf._replace(value=copies[id(leaf.value)]) for leaf in document.leaves])
 
 
-def _by_name(found: list[Document], wanted: Wanted) -> Any:
+def _by_name(found: list[Document], asked: list[str], wanted: Wanted) -> Any:
     """Tensors by the names that were asked for; after them, what tells which rows of a table's columns there are."""
-    asked = dict.fromkeys([wanted.names] if isinstance(wanted.names, str) else wanted.names or ())
     named: dict[str, Leaf] = {}
     masks: dict[str, Leaf] = {}
     for document in found:
@@ -177,9 +177,9 @@ def _by_name(found: list[Document], wanted: Wanted) -> Any:
 # ---- objects -------------------------------------------------------------------
 
 
-def build(document: Document, convert: Callable[[Value | Deferred], Any]) -> Any:
+def build(document: Document, convert: Callable[[Value | Deferred], Any], limits: Limits) -> Any:
     """The object of a document. Of a table, the masks of columns that were not read yet are checked now."""
-    leaves = gathered(document._replace(leaves=_checked(document))).leaves
+    leaves = gathered(document._replace(leaves=_checked(document)), most=limits.max_bytes).leaves
     return unflatten(leaves, convert) if leaves else {}  # of this object of a stream, nothing is wanted
 
 

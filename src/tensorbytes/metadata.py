@@ -40,7 +40,7 @@ def to_text(meta: Any) -> tuple[dict[str, str], dict[str, str]]:
             )
         value = given.item() if isinstance(given, np.number | np.bool_) else given
         if isinstance(value, str):
-            texts[key] = str(value)
+            texts[key] = str.__str__(value)  # str() of an Enum is its name
         elif type(value) in _TEXTS and not (type(value) is int and abs(value) >= 10**4300):
             types[key], text = _TEXTS[type(value)]
             texts[key] = text(value)

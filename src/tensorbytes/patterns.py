@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from fnmatch import translate
 from functools import lru_cache
+from typing import Any
 
 from tensorbytes.errors import MissingNameError, UsageError, nearest
 
@@ -34,14 +35,21 @@ def first_match(name: str | None, patterns: Iterable[str]) -> str | None:
     return next((pattern for pattern in patterns if goes_by(name, pattern)), None)
 
 
+def check_patterns(given: Iterable[Any], option: str) -> list[str]:
+    """The names and patterns that an option was given; `option` is its name."""
+    found = list(given)
+    for one in found:
+        if not isinstance(one, str):
+            raise UsageError(f"{option}=", expected="names or patterns, such as 'model/*'", got=repr(one))
+    return found
+
+
 class Patterns:
     """Names and patterns that were asked for, and those of them that no tensor went by so far."""
 
     def __init__(self, asked: Collection[str] | str) -> None:
-        self.asked = [asked] if isinstance(asked, str) else list(asked)
-        for one in self.asked:
-            if not isinstance(one, str):
-                raise UsageError("names=", expected="names or patterns, such as 'model/*'", got=repr(one))
+        several = isinstance(asked, Iterable) and not isinstance(asked, str)
+        self.asked = check_patterns(asked if several else [asked], "names")
         self.unused = set(self.asked)
         self._names = set(self.asked)
         self._patterns = [one for one in self.asked if _MARKS.search(one)]

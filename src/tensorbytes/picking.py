@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 
 from tensorbytes.errors import CorruptError
 from tensorbytes.rows import columns_below, owners
+from tensorbytes.structs import noted, structs_of, without_torn
 from tensorbytes.tensor import InvalidValueError
-from tensorbytes.tree import Document, Leaf, Path, Step
+from tensorbytes.tree import Document, Leaf, Path
 
 
 def pick(document: Document, takes: Callable[[str | None], bool]) -> Document:
@@ -23,7 +24,13 @@ def pick(document: Document, takes: Callable[[str | None], bool]) -> Document:
     kept = [leaf for leaf, one in zip(document.leaves, taken, strict=True) if one]
     masks = _masks(document, kept)
     kept = [leaf for leaf, one in zip(document.leaves, taken, strict=True) if one or leaf.name in masks]
-    return document._replace(leaves=_keep_positions(kept, [leaf.name for leaf in document.leaves]))
+    part = without_torn(document._replace(leaves=kept))
+    torn = _torn(kept, [leaf.name for leaf in document.leaves])
+    if not torn:
+        return part
+    leaves = [leaf._replace(path=_by_position(leaf.path, torn)) for leaf in kept]
+    structs = [struct._replace(path=_by_position(struct.path, torn)) for struct in structs_of(part.origin)]
+    return part._replace(leaves=leaves, origin=noted(part.origin, structs))
 
 
 def _masks(document: Document, kept: list[Leaf]) -> set[str | None]:
@@ -51,22 +58,20 @@ def is_mask(leaf: Leaf) -> bool:
     return bool(leaf.path) and leaf.path[-1][0] == "mask"
 
 
-def _keep_positions(kept: list[Leaf], names: list[str | None]) -> list[Leaf]:
-    """The leaves with paths in which lists that lost items are dicts of positions."""
+def _torn(kept: list[Leaf], names: list[str | None]) -> set[Path]:
+    """The lists and tuples that lost items."""
     since: dict[Path, set[str]] = {}  # the positions that are left of each list and tuple
     for leaf in kept:
         for depth, (kind, key) in enumerate(leaf.path):
             if kind in ("list", "tuple"):
                 since.setdefault(leaf.path[:depth], set()).add(str(key))
     before = _positions({_start(place) for place in since}, names)
-    torn = {place for place, left in since.items() if left < before[_start(place)]}
-    if not torn:
-        return kept
+    return {place for place, left in since.items() if left < before[_start(place)]}
 
-    def step(path: Path, depth: int) -> Step:
-        return ("number", path[depth][1]) if path[:depth] in torn else path[depth]
 
-    return [leaf._replace(path=tuple(step(leaf.path, depth) for depth in range(len(leaf.path)))) for leaf in kept]
+def _by_position(path: Path, torn: Collection[Path]) -> Path:
+    """A path in which lists that lost items are dicts of positions."""
+    return tuple(("number", key) if path[:depth] in torn else (kind, key) for depth, (kind, key) in enumerate(path))
 
 
 def _start(place: Path) -> str:

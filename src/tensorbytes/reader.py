@@ -255,7 +255,7 @@ class Reader(Displayed):
             for leaf in document.leaves:
                 if leaf.check is not None:
                     leaf.check()
-            return build(document, self._convert)
+            return build(document, self._convert, self._limits)
 
     def entries(self) -> list[Entry]:
         """Every tensor of the file, named or not, unread."""
@@ -328,7 +328,7 @@ class StreamReader:
                     size = sum(leaf.value.nbytes for leaf in document.leaves)
                     document = self._casting.apply(document, Budget(self._limits, size))
                     self._casting.forget()
-                yield build(document, lambda v: frameworks.from_value(v, self._to, self._device))
+                yield build(document, lambda v: frameworks.from_value(v, self._to, self._device), self._limits)
 
     def _records(self) -> Iterator[tuple[_record.Record, int, int]]:
         at, budget = 0, Budget(self._limits)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tensorbytes.deferred import Deferred
-from tensorbytes.errors import LIMITS, Hint, LimitError, UnsupportedError
+from tensorbytes.errors import LIMITS, MORE_BYTES, Hint, LimitError, UnsupportedError
 from tensorbytes.tensor import Array
 from tensorbytes.tree import Document, Leaf, Path, path_name
 
@@ -233,6 +233,16 @@ class Structured(Deferred):
     struct: Struct = field(default_factory=lambda: Struct((), ()))
     leaves: tuple[Leaf, ...] = ()
 
+    @property
+    def padding(self) -> int:
+        """The bytes that it takes beside those of its fields."""
+        try:
+            size = numpy_dtype(self.struct.fields).itemsize
+        except StructError as error:
+            raise UnsupportedError(f"metadata {KEY!r}: {error}") from None
+        own = sum(math.prod(place.shape) * np.dtype(place.type).itemsize for place in leaf_fields(self.struct.fields))
+        return (size - own) * math.prod(one or 0 for one in self.shape)
+
     def as_dict(self, convert: Callable[[Any], Any]) -> dict[str, Any]:
         """The fields by their names, nested as the struct is."""
         made: dict[str, Any] = {}
@@ -253,9 +263,6 @@ class Structured(Deferred):
         except StructError as error:
             raise UnsupportedError(f"metadata {KEY!r}: {error}") from None
         shape = tuple(size or 0 for size in self.shape)
-        held = sum(one.nbytes for one in arrays)
-        if dtype.itemsize * math.prod(shape) > LIMITS.max_bytes + held:
-            raise LimitError(f"metadata asks for {math.prod(shape)} structs of {dtype.itemsize} bytes")
         made: Array = np.zeros(shape, dtype, order="F" if self.struct.fortran else "C")
         for place, one in zip(places, arrays, strict=True):
             into: Array = made
@@ -274,8 +281,13 @@ def _fits(field: Array, values: Array) -> bool:
     return bool(field.dtype.newbyteorder("=") == values.dtype.newbyteorder("=")) and field.shape == values.shape
 
 
-def gathered(document: Document, accept: Callable[[Structured], bool] = lambda _: True) -> Document:
-    """The document with a leaf for each struct whose fields are all there, in place of those of the fields."""
+def gathered(
+    document: Document, accept: Callable[[Structured], bool] = lambda _: True, most: int = LIMITS.max_bytes
+) -> Document:
+    """The document with a leaf for each struct whose fields are all there, in place of those of the fields.
+
+    `most` is how much padding they may have together, beside as much as their fields take: a note may ask for any.
+    """
     if KEY not in document.origin:
         return document
     leaves = {leaf.path: leaf for leaf in document.leaves}
@@ -283,17 +295,33 @@ def gathered(document: Document, accept: Callable[[Structured], bool] = lambda _
     for path in leaves:
         for size in range(len(path) + 1):
             below[path[:size]] = below.get(path[:size], 0) + 1
-    left = []
+    left, padding, room = [], 0, most
     for struct in structs_of(document.origin):
         made = _gather(struct, leaves, below)
         if made is None or not accept(made):
             left.append(struct)
             continue
+        padding, room = padding + made.padding, room + made.nbytes
+        if padding > room:
+            raise LimitError(f"metadata {KEY!r} asks for {padding} bytes of padding, over {room}", hints=[MORE_BYTES])
         first, *rest = (leaf.path for leaf in made.leaves)
         leaves[first] = Leaf(made, struct.path, at=leaves[first].at)
         for path in rest:
             del leaves[path]
     return document._replace(leaves=list(leaves.values()), origin=noted(document.origin, left))
+
+
+def without_torn(document: Document) -> Document:
+    """The document, of which some leaves were left out or renamed, with notes of the structs that are whole."""
+    if KEY not in document.origin:
+        return document
+    paths = {leaf.path for leaf in document.leaves}
+    whole = [one for one in structs_of(document.origin) if all(path in paths for path in _field_paths(one))]
+    return document._replace(origin=noted(document.origin, whole))
+
+
+def _field_paths(struct: Struct) -> list[Path]:
+    return [(*struct.path, *(("key", name) for name in place.names)) for place in leaf_fields(struct.fields)]
 
 
 def is_struct(document: Document) -> bool:
@@ -304,7 +332,7 @@ def is_struct(document: Document) -> bool:
 
 def _gather(struct: Struct, leaves: Mapping[Path, Leaf], below: Mapping[Path, int]) -> Structured | None:
     places = list(leaf_fields(struct.fields))
-    found = [leaves.get((*struct.path, *(("key", name) for name in place.names))) for place in places]
+    found = [leaves.get(path) for path in _field_paths(struct)]
     whole = tuple(
         leaf
         for leaf in found

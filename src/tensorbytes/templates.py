@@ -37,6 +37,7 @@ from tensorbytes.tree import (
     flatten,
     is_named_tuple,
     is_scalar,
+    is_structured,
     path_name,
     refusal,
     restore,
@@ -258,6 +259,8 @@ def _children(obj: Any, path: Path) -> Children | None:
     """What a container of the template holds; None for a value."""
     if obj is None or is_scalar(obj):
         return None
+    if is_structured(obj):
+        return [(("key", name), np.asarray(obj)[name]) for name in obj.dtype.names]
     if type(obj) not in (list, tuple) and not is_named_tuple(obj) and frameworks.of(obj) is not None:
         return None
     # What JAX knows is taken apart by JAX, and put together by it: a Mapping may show other objects than it holds.
@@ -271,6 +274,8 @@ def _children(obj: Any, path: Path) -> Children | None:
 
 def _rebuilt(obj: Any, items: list[Any]) -> Any:
     """A container like this one, with other items in the order of its own."""
+    if is_structured(obj):
+        return _struct_like(obj, items)
     if type(obj) in (list, tuple):
         return type(obj)(items)
     if is_named_tuple(obj):
@@ -287,6 +292,17 @@ def _rebuilt(obj: Any, items: list[Any]) -> Any:
     return frameworks.rebuilt(obj, items)
 
 
+def _struct_like(obj: Any, items: list[Any]) -> Any:
+    """A structured array of other fields. Text that is longer than its field is refused."""
+    made = np.zeros_like(obj, subok=False)
+    for name, item in zip(obj.dtype.names, items, strict=True):
+        made[name] = item
+        if made[name].dtype.kind in "SU" and not np.array_equal(made[name], item):
+            what = f"the field {name!r} of the template, of dtype {made[name].dtype.str}"
+            raise UnsupportedError(f"text that {what}, would cut short")
+    return made[()] if isinstance(obj, np.void) else made
+
+
 def _mapping_like(obj: Any, items: dict[Any, Any]) -> Any:
     try:
         return type(obj)(items)
@@ -297,11 +313,17 @@ def _mapping_like(obj: Any, items: dict[Any, Any]) -> Any:
 
 
 def _dataclass_like(obj: Any, values: dict[str, Any]) -> Any:
-    """A dataclass with other values for some fields, frozen or not."""
-    set_later = {one.name for one in dataclasses.fields(obj) if not one.init}
-    made = dataclasses.replace(obj, **{name: item for name, item in values.items() if name not in set_later})
-    for name in set_later & values.keys():
-        object.__setattr__(made, name, values[name])
+    """A dataclass with other values for some fields, frozen or not. They are set again after it was made: its
+    __post_init__ may have changed them once already, before they were saved."""
+    given = {one.name: values[one.name] for one in dataclasses.fields(obj) if one.init and one.name in values}
+    try:
+        made = dataclasses.replace(obj, **given)
+    except (TypeError, ValueError) as error:  # one with an InitVar, or that checks its fields
+        raise UsageError(
+            f"the template holds a {type(obj).__qualname__}, which can't be made of its fields: {error}"
+        ) from error
+    for name, item in values.items():
+        object.__setattr__(made, name, item)
     return made
 
 
@@ -312,9 +334,9 @@ def _holds_scalar(header: Header, kind: type) -> bool:
     """Whether a value with this header is one number or text, as those of a type of Python's are."""
     if header.shape != ():
         return False
-    if kind in (str, bytes):
-        return header.kind == "strings"
-    return header.kind == "tensor" and header.dtype.startswith(_FAMILIES[kind])
+    if kind in _FAMILIES:
+        return header.kind == "tensor" and header.dtype.startswith(_FAMILIES[kind])
+    return header.kind == "strings"
 
 
 def _scalar_of(leaf: Leaf, kind: type) -> Any:

@@ -297,7 +297,7 @@ def _flatten(obj: Any, path: Path, walk: _Walk) -> None:
         out.append(Leaf(_EMPTY, path, "none"))
     elif is_plain_sequence(obj):
         out.append(Leaf(_SCALARS[type(obj[0])](list(obj)), path, f"{type(obj).__name__}[{type(obj[0]).__name__}]"))
-    elif walk.note is not None and type(obj) in (np.ndarray, np.memmap, np.void) and obj.dtype.names:
+    elif walk.note is not None and is_structured(obj):
         walk.note(path, obj)
         _flatten_fields(np.asarray(obj), path, walk)
     elif type(obj) not in (list, tuple) and not is_named_tuple(obj) and (value := walk.to_value(obj)) is not None:
@@ -364,6 +364,11 @@ def is_plain_sequence(obj: Any) -> bool:
         return False
     first = type(obj[0])
     return all(type(item) is first for item in obj)
+
+
+def is_structured(obj: Any) -> bool:
+    """Whether an object is a structured array of NumPy's, or an element of one."""
+    return type(obj) in (np.ndarray, np.memmap, np.void) and bool(obj.dtype.names)
 
 
 def is_named_tuple(obj: Any) -> bool:

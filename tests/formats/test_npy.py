@@ -679,3 +679,12 @@ def test_what_a_ragged_value_shows():
 def test_a_mask_is_not_dropped():
     with pytest.raises(tb.errors.UnsupportedError, match=r"a mask, which np\.asarray\(x\) would drop"):
         tb.dumps(np.ma.masked_array([1, 2], [0, 1]), "npy")
+
+
+def test_each_tensor_in_a_file_of_its_own_keeps_its_order(tmp_path):
+    x = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    tb.save({"x": x, "y": x.T}, tmp_path / "x.npz")
+    tb.convert(tmp_path / "x.npz", tmp_path / "{name}.npy")
+    assert np.load(tmp_path / "x.npy").flags.f_contiguous
+    assert np.load(tmp_path / "x.npy").tolist() == x.tolist()
+    assert np.load(tmp_path / "y.npy").flags.c_contiguous

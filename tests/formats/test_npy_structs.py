@@ -192,12 +192,28 @@ def test_what_has_no_portable_form_is_refused_by_name(dtype, words):
         tb.dumps(np.zeros(2, dtype))
 
 
+@pytest.mark.parametrize("format", ["tb", "npz"])
+def test_a_struct_that_is_left_of_a_list_is_one(format):
+    x = np.array([(1.5, 2)], [("x", "f8"), ("y", "i4")])
+    got = tb.loads(tb.dumps({"l": [x, (x, 1)]}, format), names=["l/1/0/*"])
+    assert same(got["l"][1][0], x)
+
+
+def test_structs_that_were_left_out_are_no_loss(tmp_path):
+    tb.save({"s": np.zeros(2, [("x", "f8"), ("y", "i4")]), "w": np.ones(3)}, tmp_path / "x.tb")
+    for name in ("w", "s/x"):
+        tb.convert(tmp_path / "x.tb", tmp_path / "x.npy", names=name)
+        assert np.load(tmp_path / "x.npy").dtype == np.float64
+        assert b"numpy.structs" not in (tmp_path / "x.npy").read_bytes()
+
+
 def test_void_fields_are_read_when_they_are_told(tmp_path):
     x = np.zeros(3, [("w", ml_dtypes.bfloat16), ("n", "<i4")])
     x["w"] = [1, 2, 3]
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(errors.UnsupportedError, match=r"'array/w' is of NumPy's void dtype.*dtype="):
+    with pytest.raises(errors.UnsupportedError, match=r"'array/w' is of NumPy's void dtype") as caught:
         tb.load(tmp_path / "x.npy")
+    assert "pass dtype={'array/w': 'bfloat16'} if" in str(caught.value)  # a dtype for all fields would not do
     got = tb.load(tmp_path / "x.npy", dtype={"array/w": "bfloat16"})
     assert got["w"].dtype == ml_dtypes.bfloat16
     assert got["w"].tolist() == [1, 2, 3]
@@ -264,8 +280,26 @@ def test_notes_that_are_no_notes_are_refused(note):
 
 def test_a_note_may_not_ask_for_memory():
     note = json.dumps([{"path": [], "fields": [["a", "<i4"], ["", "|V999999999"]]}])
-    with pytest.raises(errors.LimitError, match="metadata asks for"):
+    with pytest.raises(errors.LimitError, match=r"metadata 'numpy.structs' asks for 1999999998 bytes"):
         tb.loads(_frame_with(note, {"a": np.zeros(2, "i4")}))
+
+
+def test_many_notes_together_may_not_ask_for_memory():
+    fields = [["a", "<i4"], ["", "|V600000000"]]
+    note = json.dumps([{"path": [["key", key]], "fields": fields} for key in "xy"])
+    data = _frame_with(note, {key: {"a": np.zeros(1, "i4")} for key in "xy"})
+    with pytest.raises(errors.LimitError, match="asks for 1200000000 bytes"):
+        tb.loads(data)
+    one = json.dumps([{"path": [], "fields": [["a", "<i4"], ["", "|V5000"]]}])
+    data = _frame_with(one, {"a": np.zeros(1, "i4")})
+    with pytest.raises(errors.LimitError, match="asks for 5000 bytes of padding, over 1004"):
+        tb.loads(data, limits=errors.Limits(max_bytes=1000))
+    assert tb.loads(data).dtype.itemsize == 5004
+
+
+def test_padding_that_is_in_the_file_is_within_any_limits():
+    x = np.ones(1000, np.dtype([("a", "i1"), ("b", "f8")], align=True))
+    assert same(tb.loads(saved(x), limits=errors.Limits(max_bytes=1000)), x)
 
 
 def test_a_note_that_does_not_fit_changes_nothing():

@@ -342,6 +342,32 @@ def test_single_tensors_are_called_like_their_files(tmp_path):
         tb.split(tmp_path / "a.npy", tmp_path / "d.npy", shards=2)
 
 
+def test_numbers_of_metadata_and_structs_are_kept(tmp_path):
+    struct = np.array([(1.5, 2), (2.5, 3)], [("x", "f8"), ("y", "i4")])
+    tb.save({"a": struct, "l": [struct[0]]}, tmp_path / "a.tb", meta={"n": 3, "lr": 0.5, "none": None})
+    tb.save({"b": struct}, tmp_path / "b.npz", meta={"n": 3, "best": True})
+    tb.merge([tmp_path / "a.tb", tmp_path / "b.npz"], tmp_path / "x.tb")
+    with tb.open(tmp_path / "x.tb") as file:
+        assert dict(file.meta) == {"n": 3, "lr": 0.5, "none": None, "best": True}
+    found = tb.load(tmp_path / "x.tb")
+    assert found["a"].dtype == found["b"].dtype == struct.dtype
+    assert found["l"][0].tolist() == (1.5, 2)
+    tb.merge([tmp_path / "a.tb", tmp_path / "b.npz"], tmp_path / "y.npz", prefix="stem")
+    assert tb.load(tmp_path / "y.npz")["b/b"].tolist() == struct.tolist()
+    tb.save({"c": np.ones(1)}, tmp_path / "c.tb", meta={"n": "3"})
+    with pytest.raises(tb.errors.UsageError, match=r"the metadata 'n' is 3 in .* and '3' in"):
+        tb.merge([tmp_path / "a.tb", tmp_path / "c.tb"], tmp_path / "z.tb")
+
+
+def test_a_struct_that_was_cut_is_whole_again(tmp_path):
+    struct = np.zeros(500, [("x", "f8"), ("y", "f8")])
+    tb.save({"s": struct}, tmp_path / "x.tb")
+    parts = tb.split(tmp_path / "x.tb", tmp_path / "part.tb", shards=2)
+    assert [list(tb.load(path)["s"]) for path in parts.files] == [["x"], ["y"]]
+    tb.merge(parts.files, tmp_path / "y.npz")
+    assert np.load(tmp_path / "y.npz")["s"].dtype == struct.dtype
+
+
 def test_metadata_must_agree(tmp_path):
     tb.save({"a": np.ones(1)}, tmp_path / "a.tb", meta={"epoch": "3", "x": "1"})
     tb.save({"b": np.ones(1)}, tmp_path / "b.tb", meta={"epoch": "4", "y": "2"})

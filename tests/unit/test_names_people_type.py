@@ -160,6 +160,20 @@ def test_formats_by_other_names(name, tmp_path):
     assert tb.equal(tb.load(tmp_path / "y.bin", name), obj)
 
 
+def test_a_format_that_is_no_name(tmp_path):
+    tb.save(X, tmp_path / "x.tb")
+    calls = [
+        lambda: tb.dumps(X, ["pt"]),
+        lambda: tb.save(X, tmp_path / "y", ["pt"]),
+        lambda: tb.loads(tb.dumps(X), ["pt"]),
+        lambda: tb.load(tmp_path / "x.tb", ["pt"]),
+        lambda: tb.load(tmp_path / "x.tb", ["pt"], objects="skip"),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match=r"format=\['pt'\]: expected the name of a format"):
+            call()
+
+
 def test_no_alias_stands_for_two_formats():
     names: list[str] = []
     for name in formats.BUILTIN:
@@ -288,6 +302,34 @@ def test_other_metadata_is_refused(wrong):
     assert len(str(caught.value)) < 300
     with pytest.raises(UnsupportedError, match="metadata keys must be str"):
         tb.dumps(X, meta={1: "a"})
+
+
+def test_a_number_differs_from_its_text(tmp_path):
+    tb.save({"w": X}, tmp_path / "x.tb", meta={"n": 3, "same": 4})
+    tb.save({"w": X}, tmp_path / "y.tb", meta={"n": "3", "same": 4})
+    found = tb.diff(tmp_path / "x.tb", tmp_path / "y.tb")
+    assert found.meta == {"n": (3, "3")}
+    assert "metadata n: 3 | '3'" in str(found)
+
+
+class Kind(str, enum.Enum):  # noqa: UP042 - str() of it is not its text, as of enum.StrEnum
+    FAST = "fast"
+
+
+def test_text_of_another_class_is_its_text():
+    assert tb.loads(tb.dumps(X, meta={"k": Kind.FAST, "n": np.str_("x")}), to="tensor").meta == {"k": "fast", "n": "x"}
+
+
+def test_metadata_of_the_whole_stays_typed_as_that_of_its_only_tensor(tmp_path):
+    tb.save({"w": X}, tmp_path / "x.tb", meta=META)
+    tb.convert(tmp_path / "x.tb", tmp_path / "x.npy")
+    with tb.open(tmp_path / "x.npy") as file:
+        assert dict(file.meta) == META
+    value = tb.loads(tb.dumps(X, meta={"own": 1.5, "step": "text"}), to="tensor")
+    tb.save({"w": value}, tmp_path / "y.tb", meta={"step": "text", "all": 3})
+    tb.convert(tmp_path / "y.tb", tmp_path / "y.npy")
+    with tb.open(tmp_path / "y.npy") as file:
+        assert dict(file.meta) == {"own": 1.5, "step": "text", "all": 3}
 
 
 def test_formats_without_metadata_name_the_user_s_key():

@@ -416,3 +416,20 @@ def test_casts_count_against_the_limits():
     assert tb.loads(claim, "tensorproto", limits=limits).nbytes == 4 << 20
     with pytest.raises(tb.errors.LimitError, match="as float64 would take"):
         tb.loads(claim, "tensorproto", limits=limits, dtype="float64")
+
+
+@pytest.mark.parametrize("names", [3, [3], b"w", [None]])
+def test_names_that_are_none(names):
+    with pytest.raises(tb.errors.UsageError, match="names=: expected names or patterns"):
+        tb.loads(tb.dumps({"w": np.ones(2)}), names=names)
+
+
+def test_names_may_come_one_by_one():
+    data = tb.dumps({"a": np.ones(1), "b": np.zeros(2), "c": np.ones(3)})
+    assert list(tb.loads(data, names=(name for name in "ca"))) == ["c", "a"]
+
+
+@pytest.mark.parametrize("format", ["tb", "npz"])
+def test_dtypes_are_given_by_names(format):
+    with pytest.raises(tb.errors.UsageError, match=r"dtype=: expected names or patterns.*got 1"):
+        tb.loads(tb.dumps({"a": np.ones(1)}, format), dtype={1: "int8"})

@@ -196,6 +196,66 @@ def test_times():
         tb.loads(tb.dumps({"t": days}), like={"t": np.zeros(1, "M8[ns]")})
 
 
+STRUCT = np.dtype([("x", "<f4"), ("in", [("i", ">i2"), ("t", "<U3")]), ("v", "<f8", (2,))])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_structured_arrays(order):
+    saved = np.zeros((2, 3), STRUCT, order)
+    saved["x"], saved["in"]["i"], saved["in"]["t"] = 1.5, np.arange(6).reshape(2, 3), "abc"
+    for data in (tb.dumps({"s": saved}), tb.dumps({"s": saved}, "npz")):
+        found = tb.loads(data, like={"s": np.zeros_like(saved)})["s"]
+        assert found.dtype == STRUCT
+        assert found.flags == saved.flags
+        assert found.tobytes("C") == saved.tobytes("C")
+    element = tb.loads(tb.dumps(saved[1, 2]), like=saved[0, 0])
+    assert type(element) is np.void
+    assert element["in"].tolist() == (5, "abc")
+    fields = {"x": np.ones(2, np.float32), "in": {"i": np.ones(2, np.int16), "t": np.array(["a", "b"])}}
+    found = tb.loads(tb.dumps({**fields, "v": np.ones((2, 2))}), like=np.zeros(2, STRUCT))
+    assert found["in"].tolist() == [(1, "a"), (1, "b")]
+
+
+def test_structured_arrays_that_differ():
+    saved = np.array([(1.5, "abcd")], [("x", "f8"), ("t", "U4")])
+    with pytest.raises(TemplateError, match=r"s/x: expected float64\[2\], got float64\[1\]"):
+        tb.loads(tb.dumps({"s": saved}), like={"s": np.zeros(2, saved.dtype)})
+    with pytest.raises(tb.errors.UnsupportedError, match="field 't' of the template, of dtype <U3, would cut short"):
+        tb.loads(tb.dumps({"s": saved}), like={"s": np.zeros(1, [("x", "f8"), ("t", "U3")])})
+    found = tb.loads(tb.dumps({"s": saved}), like={"s": np.zeros(1, [("x", "f4"), ("t", "U5")])}, dtype="like")
+    assert found["s"].tolist() == saved.tolist()
+
+
+def test_bytes_of_any_class():
+    data = tb.dumps({"x": memoryview(b"abc")})
+    assert tb.loads(data, like={"x": memoryview(b"xyz")})["x"].tolist() == list(b"abc")
+    with pytest.raises(TemplateError, match=r"expected bytearray, got float64\[\]"):
+        tb.loads(tb.dumps({"x": np.array(3.0)}), like={"x": bytearray()})
+
+
+@dataclasses.dataclass
+class Scaled:
+    """Its fields are changed when it is made."""
+
+    w: np.ndarray
+
+    def __post_init__(self):
+        self.w = self.w * 2
+
+
+@dataclasses.dataclass
+class NeedsMore:
+    w: np.ndarray
+    more: dataclasses.InitVar[int]
+
+
+def test_dataclasses_that_do_things_when_they_are_made():
+    saved = Scaled(np.ones(2))
+    assert tb.loads(tb.dumps(saved), like=Scaled(np.zeros(2))).w.tolist() == [2, 2]
+    with pytest.raises(tb.errors.UsageError, match="holds a NeedsMore, which can't be made of its fields"):
+        tb.loads(tb.dumps(NeedsMore(np.ones(2), 3)), like=NeedsMore(np.ones(2), 3))
+
+
 def test_sparse_and_ragged_values():
     import scipy.sparse
 

@@ -348,8 +348,12 @@ def resolve(name: str) -> str: ...
 def resolve(name: None) -> None: ...
 def resolve(name: Any) -> str | None:
     """A format by its name, by another name for it, or by a suffix of its files: "pt" is "torchfile"."""
-    if not isinstance(name, str) or name in BUILTIN:
-        return name  # type: ignore[no-any-return]
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise UsageError(f"format={name!r}", expected="the name of a format, such as 'npz'")
+    if name in BUILTIN:
+        return name
     suffix = f".{name.lower().lstrip('.')}"
     for known in BUILTIN:
         if name.lower() == known or suffix in get(known).suffixes or name.lower() in get(known).aliases:

@@ -274,5 +274,5 @@ def from_value_like(value: Value, x: Any, device: str | None) -> Any:
     if name == "neutral":
         return value
     module = get(name if name in BUILTIN else "numpy")
-    like = getattr(module, "like", None)
+    like = getattr(module, "like", None) if name in BUILTIN else None
     return module.from_value(value, device) if like is None else like(value, x, device)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tensorbytes import formats, opening, rows
+from tensorbytes import formats, metadata, opening, rows
 from tensorbytes.casting import Casting
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
@@ -297,15 +297,16 @@ class _Job:
     def _bare_document(self, chosen: Format, document: Document) -> Document:
         """A single tensor for a format that has no structures: under its name, if that has a place."""
         leaf = document.leaves[0]
-        in_fortran_order = isinstance(leaf.value, Deferred) and leaf.value.reverse is not None
-        value: Any = leaf.value if in_fortran_order else leaf.read()  # which would turn it
+        value = _as_it_stands(leaf)
         # Metadata of the whole is that of its only tensor.
-        meta = {**document.meta, **value.meta}
+        of_the_whole = metadata.typed(document.meta, document.origin)
+        meta, types = metadata.to_text({**of_the_whole, **metadata.typed(value.meta, value.origin)})
+        origin = {**metadata.without_types(value.origin), **types}
         told = formats.document_meta_to_keep(document)
         self._found += whole_losses({key: text for key, text in told.items() if meta.get(key) != text})
 
         def document_named(name: str | None) -> Document:
-            return Document([Leaf(amended(value, name, meta), kind=leaf.kind)], item=document.item)
+            return Document([Leaf(amended(value, name, meta, origin), kind=leaf.kind)], item=document.item)
 
         named = document_named(leaf.name)
         if leaf.path and any(loss.feature == "name" for loss in fit(chosen, named, self.options).losses):
@@ -328,7 +329,7 @@ class _Job:
         self._found += sharing_losses(document, find_aliases(document.leaves))
         found = []
         for leaf in document.leaves:
-            value: Any = leaf.read()
+            value = _as_it_stands(leaf)
             alone = Document([Leaf(amended(value, None, value.meta), kind=leaf.kind)])
             found.append(self._fit(alone, leaf.name))
         self._judge(loss for one in found for loss in one.losses)
@@ -405,6 +406,12 @@ class _Job:
         chosen.check_create(options)
         create = lambda: chosen.create(self.dst, options, self.sync, shards)  # noqa: E731
         return RowTarget(self.format, self.allowed, create, self._found, single)
+
+
+def _as_it_stands(leaf: Leaf) -> Any:
+    """The value of a leaf; one in Fortran order is not read, which would turn it."""
+    value = leaf.value
+    return value if isinstance(value, Deferred) and value.reverse is not None else leaf.read()
 
 
 def _without_place(document: Document) -> Document:

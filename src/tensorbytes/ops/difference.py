@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import opening, rows
+from tensorbytes import metadata, opening, rows
 from tensorbytes.errors import LIMITS, Limits, UsageError
 from tensorbytes.formats._opened import BATCH_ROWS, Opened
 from tensorbytes.io.checksums import crc32
@@ -62,7 +62,7 @@ class Difference(Displayed):
     only_in_b: list[str] = field(default_factory=list)
     tensors: list[TensorDiff] = field(default_factory=list)
     rows: tuple[int, int] | None = None
-    meta: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # of the whole, where it differs
+    meta: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of the whole, where it differs
     renamed: list[tuple[str, str]] = field(default_factory=list)  # of those in one file only: the same tensor in both
 
     @property
@@ -248,7 +248,7 @@ class _Comparison:
             one, two = a.lazy_values, b.lazy_values
             self.pair(one, two)
             self._find_renamed(one, two)
-            self._metadata(a.document.meta, b.document.meta)
+            self._metadata(a.document, b.document)
         elif a.table is not None and b.table is not None:
             self._tables(a.table, b.table)
         elif a.document is not None and b.table is not None:
@@ -276,9 +276,14 @@ class _Comparison:
                 alike.remove(other)
                 self.result.renamed.append((name, other))
 
-    def _metadata(self, a: Mapping[str, str], b: Mapping[str, str]) -> None:
-        keys = sorted(a.keys() | b.keys())
-        self.result.meta = {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
+    def _metadata(self, a: Document, b: Document) -> None:
+        one, two = (metadata.typed(document.meta, document.origin) for document in (a, b))
+        for key in sorted(one.keys() | two.keys()):
+            texts = a.meta.get(key), b.meta.get(key)
+            if texts[0] != texts[1]:
+                self.result.meta[key] = texts
+            elif type(one[key]) is not type(two[key]):  # 3 and "3"
+                self.result.meta[key] = one[key], two[key]
 
     def pair(self, a: Mapping[str, Value], b: Mapping[str, Value]) -> None:
         """Compare the values of the same names."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tensorbytes import formats, opening
+from tensorbytes import formats, metadata, opening, structs
 from tensorbytes.errors import LIMITS, Hint, Limits, SchemaError, UsageError
 from tensorbytes.formats import Options
 from tensorbytes.formats._opened import BATCH_ROWS, Created, Opened, Progress
@@ -19,7 +19,7 @@ from tensorbytes.ops.streaming import check_streams, storage_changes, verify_doc
 from tensorbytes.ops.targets import row_losses
 from tensorbytes.rows import Table
 from tensorbytes.tensor import amended
-from tensorbytes.tree import Document, Leaf
+from tensorbytes.tree import Document, Leaf, Path
 
 Prefix = str | Callable[[str], str] | None
 _NAMED = 3
@@ -248,7 +248,8 @@ class _Job(NamedTuple):
                     )
                 owners[placed.path], leaves[placed.path] = source.path, placed
         check_places(list(leaves.values()), "the files give two values one place")
-        meta, origin = _meta(sources, documents, allowed), _origin(documents)
+        meta, types = metadata.to_text(_meta(sources, documents, allowed))
+        origin = structs.noted({**_origin(documents), **types}, _structs(sources, documents, prefix))
         chosen.write(Document(list(leaves.values()), meta, origin=origin), self.dst, allowed, self.options, self.sync)
         made = self._result(wanted, len(leaves), "tensor")
         kept = Document(list(leaves.values()))
@@ -280,15 +281,33 @@ def _place_leaf(leaf: Leaf, prefix: Prefix, path: str) -> Leaf:
         return leaf._replace(value=amended(value, None, value.meta), path=(("key", value.name),))
     if isinstance(prefix, str) and prefix != "stem":
         raise UsageError(f"prefix={prefix!r}", expected="'stem', or a function of the path")
-    before = _stem(path) if isinstance(prefix, str) else prefix(path)
+    before = _prefix_of(prefix, path)
     if not leaf.path:
         value = leaf.read()
         name = before if value.name is None else f"{before}/{value.name}"
         return leaf._replace(value=amended(value, None, value.meta), path=(("key", name),))
-    (kind, first), *rest = leaf.path
-    if kind != "key":
-        return leaf._replace(path=(("key", before), *leaf.path))
-    return leaf._replace(path=(("key", f"{before}/{first}"), *rest))
+    return leaf._replace(path=_below(before, leaf.path))
+
+
+def _below(before: str, path: Path) -> Path:
+    """A place under a prefix: part of the key, where the place starts with one."""
+    (kind, first), *rest = path
+    return (("key", f"{before}/{first}"), *rest) if kind == "key" else (("key", before), *path)
+
+
+def _structs(sources: list[Opened], documents: list[Document], prefix: Prefix) -> list[structs.Struct]:
+    """NumPy's structs of all files, where they stand now. The fields of one that was all of a file stand alone."""
+    found = []
+    for source, document in zip(sources, documents, strict=True):
+        for struct in structs.structs_of(document.origin):
+            if struct.path:
+                path = struct.path if prefix is None else _below(_prefix_of(prefix, source.path), struct.path)
+                found.append(struct._replace(path=path))
+    return list(dict.fromkeys(found))  # the pieces of a split file tell the same
+
+
+def _prefix_of(prefix: str | Callable[[str], str], path: str) -> str:
+    return _stem(path) if isinstance(prefix, str) else prefix(path)
 
 
 def _stem(path: str) -> str:
@@ -297,23 +316,24 @@ def _stem(path: str) -> str:
 
 
 def _origin(documents: list[Document]) -> dict[str, str]:
-    """What all files that say how they were held agree on."""
+    """What all files that say how they were held agree on; types of metadata and structs are those of each file."""
     found: dict[str, set[str]] = {}
     for document in documents:
         for key, text in document.origin.items():
-            found.setdefault(key, set()).add(text)
+            if key not in (metadata.TYPES, structs.KEY):
+                found.setdefault(key, set()).add(text)
     return {key: texts.pop() for key, texts in found.items() if len(texts) == 1}
 
 
-def _meta(sources: list[Opened], documents: list[Document], allowed: frozenset[str]) -> dict[str, str]:
-    """The metadata of all files together."""
-    found: dict[str, str] = {}
+def _meta(sources: list[Opened], documents: list[Document], allowed: frozenset[str]) -> dict[str, Any]:
+    """The metadata of all files together, typed: 3 is not "3"."""
+    found: dict[str, Any] = {}
     owners: dict[str, str] = {}
     for source, document in zip(sources, documents, strict=True):
-        for key, text in document.meta.items():
-            if found.setdefault(key, text) != text and "meta" not in allowed:
+        for key, told in metadata.typed(document.meta, document.origin).items():
+            if repr(found.setdefault(key, told)) != repr(told) and "meta" not in allowed:
                 raise UsageError(
-                    f"the metadata {key!r} is {found[key]!r} in {owners[key]} and {text!r} in {source.path}",
+                    f"the metadata {key!r} is {found[key]!r} in {owners[key]} and {told!r} in {source.path}",
                     hints=[Hint("allow", {"meta"}, "to keep the first", of="merge")],
                 )
             owners.setdefault(key, source.path)

@@ -10,6 +10,7 @@ from tensorbytes.errors import CorruptError, Hint, Known, UsageError
 from tensorbytes.ops.fitting import is_in_list, take_out_of_list
 from tensorbytes.patterns import Patterns
 from tensorbytes.rows import Table, noted_table, with_names
+from tensorbytes.structs import without_torn
 from tensorbytes.tensor import Array, Tensor, amended
 from tensorbytes.tree import Document, Leaf, unflatten
 
@@ -66,7 +67,7 @@ class Selection:
             kept = [take_out_of_list(leaf) for leaf in kept]
         placed = [self._rename_leaf(leaf) for leaf in kept]
         check_places(placed)
-        return document._replace(leaves=placed)
+        return without_torn(document._replace(leaves=placed))
 
     def _rename_leaf(self, leaf: Leaf) -> Leaf:
         old = leaf.name

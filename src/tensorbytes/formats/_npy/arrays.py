@@ -317,8 +317,18 @@ def _struct(header: NpyHeader, budget: Budget, reading: Reading, name: str, at: 
             budget.charge(max(8 - kind.itemsize, 0) * many, f"string{list(header.shape + place.shape)}", at)
             budget.strings(many, at)
         elif not kind.dtype:
-            _void(place.type, {}, kind, *reading.dtype_of_field(name, place))
+            _check_field(kind, place, name, reading)
     return Element("struct", size)
+
+
+def _check_field(kind: Element, place: FieldPlace, name: str, reading: Reading) -> None:
+    """A void field must be told by its name: a dtype for all would have to fit all void fields."""
+    field, dtype = reading.dtype_of_field(name, place)
+    try:
+        _void(place.type, {}, kind, field, dtype)
+    except UnsupportedError as error:
+        told = [Hint(purpose=f"pass dtype={ ({field: hint.value})!r} {hint.purpose}") for hint in error.hints]
+        raise error.replaced(hints=told) from None
 
 
 _NOTHING = Tensor("uint8", (0,), b"")
