@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes.errors import SchemaError, SchemaWarning, UnclosedWriterWarning, UnsupportedError, UsageError
+from tensorbytes.errors import LossError, SchemaError, SchemaWarning, UnclosedWriterWarning, UnsupportedError, UsageError
 from tensorbytes.formats.tfrecord.write import untold
 from tensorbytes.records import Feature, Schema
 from tests.support.written_records import examples, payloads, written
@@ -441,3 +441,36 @@ def test_batches_of_several_kinds_one_after_another(path):
         writer.write_batch([{"i": 5, "s": "e"}])
         writer.write({"i": 6, "s": "f"})
     assert rows_of(path) == [{"i": i, "s": s} for i, s in enumerate("abcdef", 1)]
+
+
+def test_empty_lists_of_other_depths_are_refused_when_they_come(tmp_path):
+    """Not when the file is closed, and all that waited would be lost."""
+    path = tmp_path / "x.tfrecord"
+    with pytest.warns(SchemaWarning), tb.RecordWriter(path) as writer:
+        writer.write({"a": [], "b": 1})
+        with pytest.raises(SchemaError, match=r"record 1: feature 'a': .*1 dimension.*2"):
+            writer.write({"a": [[]], "b": 2})
+        with pytest.raises(SchemaError, match="record 2: feature 'a'"):
+            writer.write_batch({"a": [[], [[]]], "b": [2, 3]})
+        writer.write({"a": [], "b": 4})
+    assert [(int(row["b"]), len(row["a"])) for row in tb.open_records(path)] == [(1, 0), (4, 0)]
+
+
+def test_steps_of_empty_lists_are_as_deep_as_the_deepest(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    with pytest.warns(SchemaWarning), tb.RecordWriter(path, lists=["steps"]) as writer:
+        for steps in ([], [[]], [], [[], []]):
+            writer.write({"steps": steps})
+    assert [[len(step) for step in row["steps"]] for row in tb.open_records(path)] == [[], [0], [], [0, 0]]
+
+
+def test_a_row_that_is_too_large_leaves_no_empty_list_behind(tmp_path, monkeypatch):
+    path = tmp_path / "x.tfrecord"
+    monkeypatch.setattr("tensorbytes.formats.tfrecord.write.writer.MAX_BYTES", 1000)
+    monkeypatch.setattr("tensorbytes.formats.tfrecord.write.writer._CHUNK_BYTES", 1000)
+    with tb.RecordWriter(path) as writer:
+        writer.write({"a": b"1"})
+        with pytest.raises(LossError, match="2 GiB"):
+            writer.write({"a": b"2" * 1001, "empty": []})
+        writer.write({"a": b"3"})
+    assert list(tb.open_records(path)) == [{"a": b"1"}, {"a": b"3"}]

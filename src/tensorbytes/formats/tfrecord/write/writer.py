@@ -30,7 +30,7 @@ from tensorbytes.formats.tfrecord.write import sidecar as sidecars
 from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, KernelColumn, framed, too_large
 from tensorbytes.formats.tfrecord.write.batch import BatchColumn, Given
 from tensorbytes.formats.tfrecord.write.collect import Collector, collector
-from tensorbytes.formats.tfrecord.write.encode import Misfit, describe, flattened
+from tensorbytes.formats.tfrecord.write.encode import Misfit, describe
 from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, faults_of, refusals_of, with_feature
 from tensorbytes.formats.tfrecord.write.sidecar import Sidecar, merged
 from tensorbytes.formats.tfrecord.write.tables import TableRows
@@ -235,6 +235,7 @@ class RecordWriter(Closable):
             self._rows -= 1
             self._bytes -= size
             self._cut()
+            self._untold.forget(self.count)
             raise too_large(size)
 
     def _write_optional(self, row: Mapping[str, Any]) -> int:
@@ -363,9 +364,8 @@ class RecordWriter(Closable):
         for name, value in untold.items():
             with refusals_of(name):
                 check_name(name)
-                for item in value if tells is guess.column_tells else [value]:
-                    if item is not None:
-                        flattened(item)  # raises over lists of different depths
+                items = value if tells is guess.column_tells else [value]
+                self._untold.check(name, items, self._growth.is_list(name))
             del values[name]
         return untold
 
@@ -410,7 +410,7 @@ class RecordWriter(Closable):
         schema = self._schema
         for name in names:
             is_list = self._growth.is_list(name)
-            feature = guess.of_nothing(self._untold.shapes(name)[0], is_list)
+            feature = guess.of_nothing(self._untold.shapes(name), is_list)
             schema = with_feature(schema, ColumnFeature(is_list, name, replace(feature, optional=True)))
         self._use(self._fit_untold(schema))
         self._pass_told()
