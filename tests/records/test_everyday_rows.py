@@ -474,3 +474,14 @@ def test_a_row_that_is_too_large_leaves_no_empty_list_behind(tmp_path, monkeypat
             writer.write({"a": b"2" * 1001, "empty": []})
         writer.write({"a": b"3"})
     assert list(tb.open_records(path)) == [{"a": b"1"}, {"a": b"3"}]
+
+
+def test_a_batch_that_tells_what_empty_lists_hold_may_lack_some(tmp_path):
+    """It once made the feature required and optional, in turns and for ever."""
+    path = tmp_path / "x.tfrecord"
+    with tb.RecordWriter(path) as writer:
+        writer.write_batch({"a": [[], []], "b": np.arange(2)})
+        writer.write_batch({"a": [["x"], None], "b": np.arange(2, 4)})
+        writer.write_batch({"b": np.arange(4, 5)})
+    rows = [(int(row["b"]), row.get("a")) for row in tb.open_records(path)]
+    assert rows == [(0, []), (1, []), (2, ["x"]), (3, None), (4, None)]

@@ -371,11 +371,12 @@ class RecordWriter(Closable):
 
     def _fit_untold(self, schema: Schema) -> Schema:
         """The schema, with features that were told just now as the empty lists before ask for."""
+        before = {} if self._schema is None else self._schema.columns
         for name in self._untold.names():
             column = schema.columns.get(name)
             if column is None:
                 continue
-            if self._untold.is_everywhere(name, self._files.count, self.count):
+            if name not in before and self._untold.is_everywhere(name, self._files.count, self.count):
                 column = column._replace(feature=replace(column.feature, optional=False))
                 schema = with_feature(schema, column)
             for value in self._untold.shapes(name):
