@@ -485,3 +485,16 @@ def test_a_batch_that_tells_what_empty_lists_hold_may_lack_some(tmp_path):
         writer.write_batch({"b": np.arange(4, 5)})
     rows = [(int(row["b"]), row.get("a")) for row in tb.open_records(path)]
     assert rows == [(0, []), (1, []), (2, ["x"]), (3, None), (4, None)]
+
+
+def test_integers_beside_floats_are_not_rounded(tmp_path):
+    path, large = tmp_path / "x.tfrecord", 2**53 + 1
+    with tb.RecordWriter(path) as writer:
+        writer.write({"x": 0.5, "y": [0.5, 2**53 + 2]})
+        for row in ({"x": large, "y": [0.5, 1]}, {"x": 1, "y": [0.5, large]}):
+            with pytest.raises(SchemaError, match=f"{large}, which float64 can't hold exactly"):
+                writer.write(row)
+        with pytest.raises(SchemaError, match=f"{large}, which float64 can't hold exactly"):
+            writer.write_batch({"x": [0.5, large], "y": [[0.5, 1], [1, 2]]})
+        writer.write({"x": -(2**60), "y": [1, 2]})
+    assert [(row["x"], list(row["y"])) for row in tb.open_records(path)] == [(0.5, [0.5, 2**53 + 2]), (-(2**60), [1, 2])]
