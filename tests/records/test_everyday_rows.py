@@ -14,7 +14,14 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes.errors import LossError, SchemaError, SchemaWarning, UnclosedWriterWarning, UnsupportedError, UsageError
+from tensorbytes.errors import (
+    LossError,
+    SchemaError,
+    SchemaWarning,
+    UnclosedWriterWarning,
+    UnsupportedError,
+    UsageError,
+)
 from tensorbytes.formats.tfrecord.write import untold
 from tensorbytes.records import Feature, Schema
 from tests.support.written_records import examples, payloads, written
@@ -446,21 +453,25 @@ def test_batches_of_several_kinds_one_after_another(path):
 def test_empty_lists_of_other_depths_are_refused_when_they_come(tmp_path):
     """Not when the file is closed, and all that waited would be lost."""
     path = tmp_path / "x.tfrecord"
-    with pytest.warns(SchemaWarning), tb.RecordWriter(path) as writer:
-        writer.write({"a": [], "b": 1})
-        with pytest.raises(SchemaError, match=r"record 1: feature 'a': .*1 dimension.*2"):
-            writer.write({"a": [[]], "b": 2})
-        with pytest.raises(SchemaError, match="record 2: feature 'a'"):
-            writer.write_batch({"a": [[], [[]]], "b": [2, 3]})
-        writer.write({"a": [], "b": 4})
+    writer = tb.RecordWriter(path)
+    writer.write({"a": [], "b": 1})
+    with pytest.raises(SchemaError, match=r"record 1: feature 'a': .*1 dimension.*2"):
+        writer.write({"a": [[]], "b": 2})
+    with pytest.raises(SchemaError, match="record 2: feature 'a'"):
+        writer.write_batch({"a": [[], [[]]], "b": [2, 3]})
+    writer.write({"a": [], "b": 4})
+    with pytest.warns(SchemaWarning):
+        writer.close()
     assert [(int(row["b"]), len(row["a"])) for row in tb.open_records(path)] == [(1, 0), (4, 0)]
 
 
 def test_steps_of_empty_lists_are_as_deep_as_the_deepest(tmp_path):
     path = tmp_path / "x.tfrecord"
-    with pytest.warns(SchemaWarning), tb.RecordWriter(path, lists=["steps"]) as writer:
-        for steps in ([], [[]], [], [[], []]):
-            writer.write({"steps": steps})
+    writer = tb.RecordWriter(path, lists=["steps"])
+    for steps in ([], [[]], [], [[], []]):
+        writer.write({"steps": steps})
+    with pytest.warns(SchemaWarning):
+        writer.close()
     assert [[len(step) for step in row["steps"]] for row in tb.open_records(path)] == [[], [0], [], [0, 0]]
 
 
@@ -497,4 +508,23 @@ def test_integers_beside_floats_are_not_rounded(tmp_path):
         with pytest.raises(SchemaError, match=f"{large}, which float64 can't hold exactly"):
             writer.write_batch({"x": [0.5, large], "y": [[0.5, 1], [1, 2]]})
         writer.write({"x": -(2**60), "y": [1, 2]})
-    assert [(row["x"], list(row["y"])) for row in tb.open_records(path)] == [(0.5, [0.5, 2**53 + 2]), (-(2**60), [1, 2])]
+    found = [(row["x"], list(row["y"])) for row in tb.open_records(path)]
+    assert found == [(0.5, [0.5, 2**53 + 2]), (-(2**60), [1, 2])]
+
+
+def test_a_table_is_appended_to_records_of_its_like(tmp_path):
+    """Times and masks of elements are noted beside the file: what is appended is held against that."""
+    path, back = tmp_path / "x.tfrecord", tmp_path / "x.arrow"
+    table = pa.table({"t": pa.array([1, None], pa.timestamp("s", "UTC")), "l": pa.array([[1, None], None])})
+    with tb.RecordWriter(path) as writer:
+        writer.write_batch(table)
+    with tb.RecordWriter(path, mode="a") as writer:
+        writer.write_batch(table)
+        other = pa.table({"t": pa.array([1], pa.timestamp("ms", "UTC")), "l": pa.array([[1]])})
+        with pytest.raises(SchemaError, match="'t' is timestamp"):
+            writer.write_batch(other)
+    tb.convert(path, back)
+    with pa.ipc.open_file(back) as file:
+        found = file.read_all()
+    assert found.schema.types == table.schema.types
+    assert found.to_pylist() == table.to_pylist() * 2

@@ -385,3 +385,11 @@ def test_tell_stands_while_the_schema_is_looked_for(tmp_path):
     place = records.tell()
     assert records.schema
     assert records.tell() == place > 0
+
+
+@pytest.mark.parametrize(
+    "how", [{"poll": "1"}, {"poll": None}, {"poll": True}, {"poll": float("inf")}, {"timeout": "1"}]
+)
+def test_seconds_are_numbers(how):
+    with pytest.raises(UsageError, match="expected seconds"):
+        Follow(**how)

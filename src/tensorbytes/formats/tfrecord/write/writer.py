@@ -194,6 +194,7 @@ class RecordWriter(Closable):
             return given
         if given is None:
             self._growth.fixed = bool(self._count)
+            self._tables.origin = self._before.origin if self._count else {}
             return self._before if self._count else None
         merged(given, self._before)  # raises if they contradict each other
         return given
