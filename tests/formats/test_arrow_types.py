@@ -788,3 +788,10 @@ def test_the_pages_of_a_wide_struct_are_looked_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(thrift, "pages", lambda data, chunk: seen.append(chunk) or look(data, chunk))
     assert len(tb.load(tmp_path / "x.parquet")["s"]) == 50
     assert len(seen) == 50
+
+
+def test_parquet_refuses_negative_scales_as_a_loss(tmp_path):
+    """pyarrow says it as an OSError, as if it were the disk."""
+    array = pa.array([D("1E+2"), None], pa.decimal128(5, -2))
+    assert "Parquet can't hold this" in travel(array, "Parquet", tmp_path)
+    assert travel(array, "TFRecord", tmp_path) == "same"

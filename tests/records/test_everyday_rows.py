@@ -14,7 +14,14 @@ import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes.errors import SchemaError, SchemaWarning, UnclosedWriterWarning, UnsupportedError, UsageError
+from tensorbytes.errors import (
+    LossError,
+    SchemaError,
+    SchemaWarning,
+    UnclosedWriterWarning,
+    UnsupportedError,
+    UsageError,
+)
 from tensorbytes.formats.tfrecord.write import untold
 from tensorbytes.records import Feature, Schema
 from tests.support.written_records import examples, payloads, written
@@ -441,3 +448,83 @@ def test_batches_of_several_kinds_one_after_another(path):
         writer.write_batch([{"i": 5, "s": "e"}])
         writer.write({"i": 6, "s": "f"})
     assert rows_of(path) == [{"i": i, "s": s} for i, s in enumerate("abcdef", 1)]
+
+
+def test_empty_lists_of_other_depths_are_refused_when_they_come(tmp_path):
+    """Not when the file is closed, and all that waited would be lost."""
+    path = tmp_path / "x.tfrecord"
+    writer = tb.RecordWriter(path)
+    writer.write({"a": [], "b": 1})
+    with pytest.raises(SchemaError, match=r"record 1: feature 'a': .*1 dimension.*2"):
+        writer.write({"a": [[]], "b": 2})
+    with pytest.raises(SchemaError, match="record 2: feature 'a'"):
+        writer.write_batch({"a": [[], [[]]], "b": [2, 3]})
+    writer.write({"a": [], "b": 4})
+    with pytest.warns(SchemaWarning):
+        writer.close()
+    assert [(int(row["b"]), len(row["a"])) for row in tb.open_records(path)] == [(1, 0), (4, 0)]
+
+
+def test_steps_of_empty_lists_are_as_deep_as_the_deepest(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    writer = tb.RecordWriter(path, lists=["steps"])
+    for steps in ([], [[]], [], [[], []]):
+        writer.write({"steps": steps})
+    with pytest.warns(SchemaWarning):
+        writer.close()
+    assert [[len(step) for step in row["steps"]] for row in tb.open_records(path)] == [[], [0], [], [0, 0]]
+
+
+def test_a_row_that_is_too_large_leaves_no_empty_list_behind(tmp_path, monkeypatch):
+    path = tmp_path / "x.tfrecord"
+    monkeypatch.setattr("tensorbytes.formats.tfrecord.write.writer.MAX_BYTES", 1000)
+    monkeypatch.setattr("tensorbytes.formats.tfrecord.write.writer._CHUNK_BYTES", 1000)
+    with tb.RecordWriter(path) as writer:
+        writer.write({"a": b"1"})
+        with pytest.raises(LossError, match="2 GiB"):
+            writer.write({"a": b"2" * 1001, "empty": []})
+        writer.write({"a": b"3"})
+    assert list(tb.open_records(path)) == [{"a": b"1"}, {"a": b"3"}]
+
+
+def test_a_batch_that_tells_what_empty_lists_hold_may_lack_some(tmp_path):
+    """It once made the feature required and optional, in turns and for ever."""
+    path = tmp_path / "x.tfrecord"
+    with tb.RecordWriter(path) as writer:
+        writer.write_batch({"a": [[], []], "b": np.arange(2)})
+        writer.write_batch({"a": [["x"], None], "b": np.arange(2, 4)})
+        writer.write_batch({"b": np.arange(4, 5)})
+    rows = [(int(row["b"]), row.get("a")) for row in tb.open_records(path)]
+    assert rows == [(0, []), (1, []), (2, ["x"]), (3, None), (4, None)]
+
+
+def test_integers_beside_floats_are_not_rounded(tmp_path):
+    path, large = tmp_path / "x.tfrecord", 2**53 + 1
+    with tb.RecordWriter(path) as writer:
+        writer.write({"x": 0.5, "y": [0.5, 2**53 + 2]})
+        for row in ({"x": large, "y": [0.5, 1]}, {"x": 1, "y": [0.5, large]}):
+            with pytest.raises(SchemaError, match=f"{large}, which float64 can't hold exactly"):
+                writer.write(row)
+        with pytest.raises(SchemaError, match=f"{large}, which float64 can't hold exactly"):
+            writer.write_batch({"x": [0.5, large], "y": [[0.5, 1], [1, 2]]})
+        writer.write({"x": -(2**60), "y": [1, 2]})
+    found = [(row["x"], list(row["y"])) for row in tb.open_records(path)]
+    assert found == [(0.5, [0.5, 2**53 + 2]), (-(2**60), [1, 2])]
+
+
+def test_a_table_is_appended_to_records_of_its_like(tmp_path):
+    """Times and masks of elements are noted beside the file: what is appended is held against that."""
+    path, back = tmp_path / "x.tfrecord", tmp_path / "x.arrow"
+    table = pa.table({"t": pa.array([1, None], pa.timestamp("s", "UTC")), "l": pa.array([[1, None], None])})
+    with tb.RecordWriter(path) as writer:
+        writer.write_batch(table)
+    with tb.RecordWriter(path, mode="a") as writer:
+        writer.write_batch(table)
+        other = pa.table({"t": pa.array([1], pa.timestamp("ms", "UTC")), "l": pa.array([[1]])})
+        with pytest.raises(SchemaError, match="'t' is timestamp"):
+            writer.write_batch(other)
+    tb.convert(path, back)
+    with pa.ipc.open_file(back) as file:
+        found = file.read_all()
+    assert found.schema.types == table.schema.types
+    assert found.to_pylist() == table.to_pylist() * 2

@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 import tensorflow as tf
+from google.protobuf.wrappers_pb2 import StringValue
 
 import tensorbytes as tb
 from tensorbytes.errors import CorruptError, TornTailWarning, UsageError
@@ -349,3 +350,46 @@ def test_tell_is_for_one_plain_file(tmp_path):
     list(records)
     with pytest.raises(UsageError, match="one uncompressed file"):
         records.tell()
+
+
+@pytest.mark.parametrize("how", ["rows", "messages", "payloads", "batches", "arrow"])
+def test_tell_is_exact_for_records_of_bytes(tmp_path, how):
+    """However they are read: whoever goes on from there gets no record twice, and misses none."""
+    path = tmp_path / "x"
+    values = [f"value {number}" * number for number in range(6)]
+    with tb.RecordWriter(path) as writer:
+        for value in values:
+            writer.write_raw(StringValue(value=value).SerializeToString() + b"\x48\x01")
+    records = tb.open_records(path, message=StringValue if how == "messages" else None)
+    passes = {"payloads": records.payloads, "batches": lambda: records.batches(1), "arrow": lambda: records.to_arrow(1)}
+    given = 0
+    for _ in passes.get(how, lambda: records)():
+        given += 1
+        rest = tb.open_records(path, message=StringValue, offset=records.tell())
+        assert [message.value for message in rest] == values[given:]
+    assert given == len(values)
+
+
+def test_tell_of_examples_as_arrow(tmp_path):
+    written(tmp_path / "x", 5)
+    records = tb.open_records(tmp_path / "x", schema=SCHEMA)
+    assert records.to_arrow(2).read_next_batch().num_rows == 2
+    assert len(list(tb.open_records(tmp_path / "x", schema=SCHEMA, offset=records.tell()))) == 3
+
+
+def test_tell_stands_while_the_schema_is_looked_for(tmp_path):
+    written(tmp_path / "x", 3)
+    records = tb.open_records(tmp_path / "x", follow=Follow(timeout=0))
+    payloads = iter(records.payloads())
+    next(payloads)
+    place = records.tell()
+    assert records.schema
+    assert records.tell() == place > 0
+
+
+@pytest.mark.parametrize(
+    "how", [{"poll": "1"}, {"poll": None}, {"poll": True}, {"poll": float("inf")}, {"timeout": "1"}]
+)
+def test_seconds_are_numbers(how):
+    with pytest.raises(UsageError, match="expected seconds"):
+        Follow(**how)

@@ -317,3 +317,17 @@ def test_quantized_tensors_that_few_records_show(in_lists):
         assert [np.shape(row["q"]) for row in records] == shapes
     found = open_records(io.BytesIO(data), lengths="ragged").schema["q"]
     assert found.shape == ((2, 3) if in_lists else (None, None))
+
+
+def test_a_sample_goes_on_behind_damage(tmp_path):
+    """A record that is skipped does not make scalars lists."""
+    path = tmp_path / "x"
+    with tb.RecordWriter(path, sidecar=False) as writer:
+        for number in range(20):
+            writer.write({"x": number})
+    data = bytearray(path.read_bytes())
+    data[3 * len(data) // 20 + 20] ^= 1
+    path.write_bytes(data)
+    with pytest.warns(errors.DamageWarning):
+        rows = [int(row["x"]) for row in tb.open_records(path, on_corrupt="skip")]
+    assert rows == [number for number in range(20) if number != 3]

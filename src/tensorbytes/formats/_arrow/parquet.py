@@ -62,7 +62,9 @@ def refusing_types() -> Iterator[None]:
     """What pyarrow says of types that Parquet has no place for, as a loss."""
     try:
         yield
-    except (arrow().ArrowNotImplementedError, arrow().ArrowInvalid) as error:
+    except (arrow().ArrowNotImplementedError, arrow().ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of Parquet
+            raise
         raise LossError(f"Parquet can't hold this: {str(error)[:200]}", feature="type", hints=[USE_TB]) from None
 
 

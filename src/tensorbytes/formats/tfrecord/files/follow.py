@@ -8,11 +8,12 @@ read of it, and what will be, don't belong together.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -50,11 +51,11 @@ class Follow:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.poll > 0:
+        if not (_is_number(self.poll) and 0 < self.poll <= threading.TIMEOUT_MAX):
             raise UsageError(f"poll={self.poll!r}", expected="seconds, more than 0")
         if self.stop is not None and not callable(self.stop):
             raise UsageError(f"stop={self.stop!r}", expected="a function")
-        if self.timeout is not None and not self.timeout >= 0:
+        if self.timeout is not None and not (_is_number(self.timeout) and self.timeout >= 0):
             raise UsageError(f"timeout={self.timeout!r}", expected="seconds, or None")
 
     @classmethod
@@ -64,6 +65,10 @@ class Follow:
         if not isinstance(follow, bool):
             raise UsageError(f"follow={follow!r}", expected="True, False or records.Follow(...)")
         return cls() if follow else None
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
 def follow_blocks(

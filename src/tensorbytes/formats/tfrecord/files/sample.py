@@ -48,7 +48,7 @@ class Sample:
     """Blocks of records, the first one from the head of the first file; none if that can't be read.
 
     `complete`, once all were given, says whether these are all records of all files. Damage ends a place, not the
-    sample. A Split stands for its file, so that all splits of a file have one schema.
+    sample, which goes on behind it. A Split stands for its file, so that all splits of a file have one schema.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Sample:
                 if file is None:
                     found = self._head(stream, share)
                 elif file.size <= share:
-                    found = self._places(file, 1, share)
+                    found = self._places(file, 2, share)
                 else:
                     found = self._places(file, max(_PLACES // len(chosen), 2), _PLACE_BYTES if number else _HEAD_BYTES)
                 count, whole = yield from found
@@ -100,6 +100,7 @@ class Sample:
     def _places(self, file: _File, places: int, head: int) -> Generator[RecordBlock, None, tuple[int, bool]]:
         """The head, the tail and places between: how many records there were, and whether these are all."""
         count = after = 0  # where the records end that were given
+        whole = True  # so far
         try:
             for number in range(places):
                 at, wanted = 0, head
@@ -110,12 +111,15 @@ class Sample:
                 if number == 1 and count < ENOUGH and self._room.has(file.size):
                     at, wanted = after, file.size  # few records: all of them
                 block = file.block(at, wanted, found=at == after)
+                if block is None and number and at == after:
+                    block = file.block(after + 1, wanted, found=False)  # behind the damage
                 if block is not None:
+                    whole = whole and block.base == after
                     after = block.base + int(block.records[-1].sum()) + FOOTER_BYTES
                     count += len(block.records)
                     yield block
                 if (not number and block is None) or (wanted >= file.size and after == file.size):
-                    return count, after == file.size
+                    return count, whole and after == file.size
         except (_Spent, CorruptError):
             pass
         return count, False

@@ -222,16 +222,18 @@ def _locate_groups(block: RecordBlock, plan: Plan, budget: Budget) -> list[Locat
 def decode(block: RecordBlock, plan: Plan, found: list[Located] | None = None) -> Columns:
     """The columns of a block's records."""
     budget = plan.budget(block)
-    if plan.of_bytes:
-        return _bytes_of(block, plan, budget)
+    columns = _bytes_of(block, plan, budget) if plan.of_bytes else _features_of(block, plan, budget, found)
+    columns.ends = block.base + record_ends(block)
+    return columns
+
+
+def _features_of(block: RecordBlock, plan: Plan, budget: Budget, found: list[Located] | None) -> Columns:
     try:
-        columns = _decode(found or _locate_groups(block, plan, budget), plan, budget)
+        return _decode(found or _locate_groups(block, plan, budget), plan, budget)
     except Unusual:
         budget = plan.budget(block)
         usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
-        columns = _decode(_locate_groups(usual, plan, budget), plan, budget)
-    columns.ends = block.base + record_ends(block)
-    return columns
+        return _decode(_locate_groups(usual, plan, budget), plan, budget)
 
 
 def record_ends(block: RecordBlock) -> Array:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, count, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -303,8 +303,9 @@ class Records(Displayed):
 
     def _peeked_plan(self, keep: bool) -> Plan | None:
         """The plan that the first block shows, where there is no sample."""
-        found = _catch(self._blocks(None, Memory()))
+        found, position = _catch(self._blocks(None, Memory())), self._position
         first = list(islice(found, 1))
+        self._position = position  # nothing is handed out yet
         short = bool(first) and isinstance(first[0], RecordBlock) and len(first[0].data) < framing.BLOCK_BYTES
         if short and self._follow is None:
             first += islice(found, 1)  # the end, or another file: nothing is waited for
@@ -441,7 +442,7 @@ class Records(Displayed):
     def __iter__(self) -> Iterator[Any]:
         """A dict for each record; with `message`, the message."""
         if self._message is not None:
-            yield from self._messages(self._message)
+            yield from self._parsed(self._message.parse)
             return
         for parts in self._decoded(None):
             some = max(_MOST_OBJECTS // max(len(parts), 1), 1)
@@ -512,6 +513,12 @@ class Records(Displayed):
             del parts
             yield batch
 
+    def _read_arrow(self, size: int) -> Iterator[Columns]:
+        for parts in self._batched(size):
+            self._position = parts.ends_list()[-1]
+            yield parts
+            del parts
+
     def read_range(self, start: int, stop: int, to: str | None) -> Batch:
         """The columns of the records [start, stop), which must be there."""
         return self._batch(self._tried(lambda: self._picked(np.arange(start, stop))), to or self._to)
@@ -567,12 +574,7 @@ class Records(Displayed):
 
     def read_payloads(self) -> Generator[bytes, None, None]:
         """One pass over what `payloads` gives."""
-        for block in self._blocks(None):
-            ends = (block.base + record_ends(block)).tolist()
-            for payload, end in zip(payloads(block), ends, strict=True):
-                self._position = end
-                yield bytes(payload)
-            del block
+        return self._parsed(lambda payload, *_: bytes(payload))
 
     def payloads_of(self, numbers: Array) -> list[bytes]:
         """The bytes of these records, which must be there."""
@@ -594,11 +596,15 @@ class Records(Displayed):
         made: list[Any] = self._tried(read)
         return made
 
-    def _messages(self, message: MessageType) -> Iterator[Any]:
+    def _parsed(self, parse: Callable[[memoryview, str, int, int], Any]) -> Generator[Any, None, None]:
+        """The same of each record, in order."""
         for block in self._blocks(None):
-            for index, payload in enumerate(payloads(block)):
-                at = block.base + int(block.records[index, 0])
-                yield message.parse(payload, block.path, at, block.first + index)
+            starts, ends = block.base + block.records[:, 0], block.base + record_ends(block)
+            numbers = count(block.first)
+            for payload, at, end, number in zip(payloads(block), starts.tolist(), ends.tolist(), numbers, strict=False):
+                made = parse(payload, block.path, at, number)
+                self._position = end
+                yield made
             del block
 
     def to_arrow(self, size: int = 65536) -> Any:
@@ -606,7 +612,7 @@ class Records(Displayed):
         from tensorbytes.formats.tfrecord.read import arrow
 
         size = _batch_size(size)
-        return arrow.reader(self._arrow_columns(), self._batched(size))
+        return arrow.reader(self._arrow_columns(), self._read_arrow(size))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Arrow's own interface: pyarrow.table(records), polars and DuckDB read all records, batch by batch."""

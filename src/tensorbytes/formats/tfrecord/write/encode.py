@@ -2,7 +2,8 @@
 
 An array must have the feature's dtype; an integer array may also have a narrower one, whose
 values are all values of the feature's dtype. Python numbers and lists have no dtype of their
-own: they take the feature's, floats rounded to it, integers within its range.
+own: they take the feature's, floats rounded to it, integers within its range; those that float64 would
+round are refused.
 """
 
 from __future__ import annotations
@@ -194,7 +195,16 @@ def _floats(items: list[Any], shape: Shape, feature: Feature) -> Array:
     if not close.all():
         first = items[int(np.argmin(close)) // (wide.itemsize // 8)]
         raise Misfit(feature.describe(), f"{first!r}, which {feature.dtype} can't hold")
+    if feature.dtype in ("float64", "complex128"):
+        _check_exact(items, feature)
     return narrow
+
+
+def _check_exact(items: list[Any], feature: Feature) -> None:
+    """Raise over an integer that float64 would round: nobody asked for that, as by a narrower float."""
+    for item in items:
+        if type(item) is int and int(float(item)) != item:
+            raise Misfit(feature.describe(), f"{item}, which {feature.dtype} can't hold exactly")
 
 
 def _rounded(wide: Array, back: Array, dtype: np.dtype[Any]) -> Array:

@@ -50,10 +50,10 @@ def column_tells(value: Given) -> bool:
     return not isinstance(value, list) or any(item is not None and tells(item) for item in value)
 
 
-def of_nothing(x: Any, is_list: bool) -> Feature:
+def of_nothing(values: list[Any], is_list: bool) -> Feature:
     """The feature of empty lists alone, once it must be known: integers, which are the narrowest promise."""
-    _, shape = encode.flattened(x)
-    varying = (None,) * (len(shape) - is_list)
+    dimensions = max(len(encode.flattened(x)[1]) for x in values)
+    varying = (None,) * (dimensions - is_list)
     return Feature("int64", varying, "flat" if len(varying) < 2 else "tensorproto")
 
 

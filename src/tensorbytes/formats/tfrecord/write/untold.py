@@ -6,7 +6,7 @@ they have waited for too long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from tensorbytes.formats.tfrecord.schema import ColumnFeature
 from tensorbytes.formats.tfrecord.write.assemble import KernelColumn
 from tensorbytes.formats.tfrecord.write.collect import collector
+from tensorbytes.formats.tfrecord.write.encode import Misfit, flattened
 from tensorbytes.typing import bytes_view
 
 # How many records wait, at most, and how many bytes of them.
@@ -36,6 +37,7 @@ class Untold:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[int, Any]] = {}  # the empty lists of a feature, by the numbers of records
+        self._shapes: dict[str, dict[str, Any]] = {}  # each of them once
         self._waiting: list[Waiting] = []
         self.rows = self._nbytes = 0
 
@@ -48,12 +50,32 @@ class Untold:
     def names(self) -> list[str]:
         return list(self._values)
 
+    def check(self, name: str, items: Iterable[Any], is_list: bool) -> None:
+        """Raise unless more empty lists can be of one feature with those it had: they are as deep. A feature list of
+        no steps is as deep as any."""
+        depths = {depth for value in self.shapes(name) if (depth := _depth(value, is_list))}
+        for row, item in enumerate(items):
+            depth = None if item is None else _depth(item, is_list)
+            if depth and depths and depth not in depths:
+                error = Misfit(f"empty lists of {depths.pop()} dimensions, as before", f"one of {depth}")
+                error.row = row
+                raise error
+            depths |= {depth} if depth else set()
+
     def add(self, name: str, record: int, value: Any) -> None:
         self._values.setdefault(name, {})[record] = value
+        self._shapes.setdefault(name, {}).setdefault(repr(value), value)
+
+    def forget(self, record: int) -> None:
+        """A record is not kept after all."""
+        for name, values in list(self._values.items()):
+            values.pop(record, None)
+            if not values:
+                del self._values[name], self._shapes[name]
 
     def shapes(self, name: str) -> list[Any]:
         """The empty lists that a feature had, each once."""
-        return list({repr(value): value for value in self._values[name].values()}.values())
+        return list(self._shapes.get(name, {}).values())
 
     def is_everywhere(self, name: str, first: int, count: int) -> bool:
         """Whether all records of a writer have the feature: `count` of them, from number `first` on."""
@@ -74,6 +96,7 @@ class Untold:
     def tell(self, name: str, told: ColumnFeature) -> None:
         """Give the records that wait their feature, which is known now."""
         values = self._values.pop(name)
+        del self._shapes[name]
         for held in self._waiting:
             numbers = range(held.first, held.first + held.count)
             if any(number in values for number in numbers):
@@ -89,6 +112,12 @@ class Untold:
         for held in waiting:
             held.columns.sort(key=lambda pair: (pair[0], pair[1].key))
             yield held
+
+
+def _depth(value: Any, is_list: bool) -> int | None:
+    """How many dimensions a list has; raises over lists of different lengths in it."""
+    _, shape = flattened(value)
+    return None if is_list and not shape[0] else len(shape)
 
 
 def _copied(column: KernelColumn) -> KernelColumn:

@@ -30,7 +30,7 @@ from tensorbytes.formats.tfrecord.write import sidecar as sidecars
 from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, KernelColumn, framed, too_large
 from tensorbytes.formats.tfrecord.write.batch import BatchColumn, Given
 from tensorbytes.formats.tfrecord.write.collect import Collector, collector
-from tensorbytes.formats.tfrecord.write.encode import Misfit, describe, flattened
+from tensorbytes.formats.tfrecord.write.encode import Misfit, describe
 from tensorbytes.formats.tfrecord.write.growth import Fault, Growth, faults_of, refusals_of, with_feature
 from tensorbytes.formats.tfrecord.write.sidecar import Sidecar, merged
 from tensorbytes.formats.tfrecord.write.tables import TableRows
@@ -194,6 +194,7 @@ class RecordWriter(Closable):
             return given
         if given is None:
             self._growth.fixed = bool(self._count)
+            self._tables.origin = self._before.origin if self._count else {}
             return self._before if self._count else None
         merged(given, self._before)  # raises if they contradict each other
         return given
@@ -235,6 +236,7 @@ class RecordWriter(Closable):
             self._rows -= 1
             self._bytes -= size
             self._cut()
+            self._untold.forget(self.count)
             raise too_large(size)
 
     def _write_optional(self, row: Mapping[str, Any]) -> int:
@@ -363,19 +365,19 @@ class RecordWriter(Closable):
         for name, value in untold.items():
             with refusals_of(name):
                 check_name(name)
-                for item in value if tells is guess.column_tells else [value]:
-                    if item is not None:
-                        flattened(item)  # raises over lists of different depths
+                items = value if tells is guess.column_tells else [value]
+                self._untold.check(name, items, self._growth.is_list(name))
             del values[name]
         return untold
 
     def _fit_untold(self, schema: Schema) -> Schema:
         """The schema, with features that were told just now as the empty lists before ask for."""
+        before = {} if self._schema is None else self._schema.columns
         for name in self._untold.names():
             column = schema.columns.get(name)
             if column is None:
                 continue
-            if self._untold.is_everywhere(name, self._files.count, self.count):
+            if name not in before and self._untold.is_everywhere(name, self._files.count, self.count):
                 column = column._replace(feature=replace(column.feature, optional=False))
                 schema = with_feature(schema, column)
             for value in self._untold.shapes(name):
@@ -410,7 +412,7 @@ class RecordWriter(Closable):
         schema = self._schema
         for name in names:
             is_list = self._growth.is_list(name)
-            feature = guess.of_nothing(self._untold.shapes(name)[0], is_list)
+            feature = guess.of_nothing(self._untold.shapes(name), is_list)
             schema = with_feature(schema, ColumnFeature(is_list, name, replace(feature, optional=True)))
         self._use(self._fit_untold(schema))
         self._pass_told()
