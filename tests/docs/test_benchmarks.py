@@ -45,14 +45,14 @@ def test_a_quick_run_reports_what_it_measured(tmp_path):
 
 
 RECORD_LINES = {
-    "records": ["tensorbytes", "TensorFlow", "tfrecord", "protobuf", "read and CRC-check"],
-    "records.inferred": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "records": ["tensorbytes", "TensorFlow", "tfrecord", "protobuf", "plain C, one pass", "read and CRC-check"],
+    "records.inferred": ["tensorbytes", "TensorFlow", "plain C, one pass", "read and CRC-check"],
     "records.rows": ["tensorbytes", "tfrecord", "protobuf"],
     "records.gzip": ["tensorbytes", "TensorFlow", "inflate and CRC-check"],
-    "wide": ["tensorbytes", "TensorFlow", "read and CRC-check"],
-    "tokens": ["tensorbytes", "TensorFlow", "read and CRC-check"],
-    "images": ["tensorbytes", "TensorFlow", "read and CRC-check"],
-    "sequences": ["tensorbytes", "TensorFlow", "read and CRC-check"],
+    "wide": ["tensorbytes", "TensorFlow", "plain C, one pass", "read and CRC-check"],
+    "tokens": ["tensorbytes", "TensorFlow", "plain C, one pass", "read and CRC-check"],
+    "images": ["tensorbytes", "TensorFlow", "plain C, one pass", "read and CRC-check"],
+    "sequences": ["tensorbytes", "TensorFlow", "plain C, one pass", "read and CRC-check"],
     "write.columns": ["tensorbytes", "TensorFlow", "TensorFlow, in place", "tfrecord"],
     "write.rows": ["tensorbytes", "TensorFlow", "TensorFlow, in place", "tfrecord"],
     "memory": ["tensorbytes", "before reading", "the limit"],
