@@ -189,7 +189,7 @@ def test_a_number_of_too_many_digits_is_left_to_others(kernel, width):
     st.booleans(),
 )
 def test_decimals_agree(drawn, width, scale, masked):
-    numbers = [int(number / 10**less) for number, less, _ in drawn]
+    numbers = [number // 10**less for number, less, _ in drawn]
     numbers = [number for number in numbers if abs(number) < 1 << 8 * width - 1]
     present = [there for *_, there in drawn][: len(numbers)] if masked else None
     texts = written(compiled, numbers, present, width, scale)
