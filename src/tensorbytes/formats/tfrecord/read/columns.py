@@ -180,9 +180,8 @@ def _is_uniform(feature: Feature) -> bool:
 def to_rows(part: ColumnPart, feature: Feature) -> list[Any]:
     """One NumPy array or scalar for each record; of strings the string or a list of them. None where it is missing."""
     if part.strings is None:
-        items: list[Any] = list(part.values)
-        if part.splits:
-            items = [part.values[a:b] for a, b in _pairs(part.splits[-1])]
+        values = part.values
+        items: list[Any] = [values[a:b] for a, b in _pairs(part.splits[-1])] if part.splits else list(values)
         if part.shapes is not None:
             items = [row.reshape(shape) for row, shape in zip(items, part.shapes.tolist(), strict=True)]
     else:
