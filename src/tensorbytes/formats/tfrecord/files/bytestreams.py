@@ -201,7 +201,7 @@ def open_plain(target: Any) -> FileStream:
     if not storage.is_path(target):
         stream = FileStream(target, path, owned=False, base=_position(target))
         if stream.seekable and type(target) in _FILLERS:
-            stream.total = max(target.seek(0, os.SEEK_END) - target.seek(stream.base), 0)
+            stream.size = stream.total = max(target.seek(0, os.SEEK_END) - target.seek(stream.base), 0)
         return stream
     file: Any
     if storage.is_url(target):

@@ -79,6 +79,8 @@ def blocks(
     budget = budget or Budget(limits)
     memory = memory or Memory()
     first, size, wanted = 0, block_bytes, block_bytes
+    if stream.size is not None:  # a small file takes little memory
+        size = min(size, max(stream.size - base, 0) + 1)
     carried = data = memoryview(b"")
     found = np.empty((0, 2), np.int64)
     while True:
