@@ -15,15 +15,32 @@ SOURCES = (
     "columns_binding",
     "example",
     "example_binding",
+    "example_decode",
     "example_write",
     "filters",
     "huffman",
+    "keys",
     "large",
     "planes",
     "salvage",
+    "varints",
     "wire",
 )
-HEADERS = ("binding", "columns", "wire", "large", "example", "filters", "huffman", "instruction", "planes", "salvage")
+HEADERS = (
+    "binding",
+    "columns",
+    "example",
+    "example_parts",
+    "filters",
+    "huffman",
+    "instruction",
+    "keys",
+    "large",
+    "planes",
+    "salvage",
+    "varints",
+    "wire",
+)
 
 kernel = Extension(
     "tensorbytes._wire._kernel",

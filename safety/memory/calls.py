@@ -50,7 +50,9 @@ def _kernel() -> dict[str, Call]:
         "example_steps": lambda: _wire.example_steps(bytes(8), np.array([[0, 0]]), offsets, *none[:2]),
         "example_count": lambda: _wire.example_count(ints, SPANS, 3, offsets),
         "example_fill": lambda: _wire.example_fill(ints, SPANS, 3, -1, np.empty(4, np.int64)),
-        "example_fill_all": lambda: _wire.example_fill_all(ints, [(SPANS, 3, -1, np.empty(4, np.int64))] * 3),
+        "example_decode": lambda: _wire.example_decode(
+            ints, SPANS, 0, 0, b"a", np.array([0, 1]), np.array([3, 0, 1]), 1, 0, [np.empty(1, np.int64), *none, None]
+        ),
         "example_fill_bytes": lambda: _wire.example_fill_bytes(ints, SPANS, offsets, room),
         "example_sizes": lambda: _wire.example_sizes(*column, np.zeros(2, np.int64)),
         "example_write": lambda: _wire.example_write(*column, np.array([0, 60]), room),

@@ -85,9 +85,11 @@ def direct(kernel: Any, rounds: int) -> int:
         kernel.example_locate(some, np.array([[0, len(some)]]), b"a", keys, 0, kinds, spans, notes)
         if kinds[0] == 3:
             kernel.example_fill(some, spans, 3, -1, np.empty(8, np.int64))
+        arrays = [np.empty(8, np.int64), None, np.empty(2, np.int64), None, None]
+        kernel.example_decode(some, np.array([[0, len(some)]]), 0, 0, b"a", keys, np.array([3, 0, -1]), 1, 0, arrays)
         kernel.decimal_parse(bent(text), decimals, None, np.empty(144, np.uint8), 16, 2, 10**6)
         kernel.longest_word(bent(text), 3)
-    return 10 * rounds
+    return 11 * rounds
 
 
 def changing(kernel: Any, rounds: int) -> int:

@@ -145,6 +145,7 @@ def _stream() -> Trip:
 def _kernel_refusals() -> Trip:
     """Calls of the kernel that must raise, so that what they had taken is given back."""
     data, room = bytes(64), bytearray(8)
+    key = b"a", np.array([0, 1]), np.array([3, 0, 1]), 1, 0
     calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (_wire.scan, (data, 65, True, room)),
         (_wire.scan, (data, 0, True, data)),
@@ -158,7 +159,9 @@ def _kernel_refusals() -> Trip:
         (_wire.planes_join, ([data, data, data], room, False)),
         (_wire.planes_join, ([data, 3], room, False)),
         (_wire.example_count, (data, np.array([[0, 65]]), 2, np.empty(2, np.int64))),
-        (_wire.example_fill_all, (data, [(np.array([[0, 65]]), 2, 1, room)])),
+        (_wire.example_decode, (data, np.array([[0, 65]]), 0, 0, *key, [room, *[None] * 4])),
+        (_wire.example_decode, (data, np.array([[0, 8]]), 0, 0, *key, [room, room, None, None, 3])),
+        (_wire.example_decode, (data, np.array([[0, 8]]), 0, 9, *key, [room, *[None] * 4])),
     ]
 
     def trip() -> None:

@@ -99,7 +99,7 @@ def fill(kernel, buffer, spans, kind, width, room):
     done = kernel.example_fill(buffer, spans, kind, width, out)
     offsets, _ = count(kernel, buffer, spans[:done], kind)
     assert len(offsets) == done + 1
-    if done == len(spans):
+    if done == len(spans) and kind == FLOAT:  # varints are taken apart some at a time, as far as there is room
         assert (out[offsets[-1] :] == UNTOUCHED).all()
     return done, out[: offsets[-1]].tobytes()
 

@@ -11,12 +11,26 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 KERNEL = ROOT / "src/tensorbytes/_wire"
-SOURCES = ("wire", "columns", "example", "example_write", "filters", "huffman", "large", "planes", "salvage")
+SOURCES = (
+    "wire",
+    "columns",
+    "example",
+    "example_decode",
+    "example_write",
+    "filters",
+    "huffman",
+    "keys",
+    "large",
+    "planes",
+    "salvage",
+    "varints",
+)
 TARGETS = {
     "records": "TFRecord framing, and records found again after damage",
     "checksums": "every way to compute a CRC-32C agrees with the others",
     "messages": "TensorProtos, fields, runs of strings",
-    "examples": "Examples and SequenceExamples to columns",
+    "examples": "Examples and SequenceExamples to columns, step by step",
+    "decode": "Examples and SequenceExamples to columns, in one pass",
     "writes": "columns to Examples and back, also while they change",
     "codes": "entropy codes, planes, differences, packed bits",
     "columns": "what is missing as zeros, offsets, decimals as text and back",

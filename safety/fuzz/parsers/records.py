@@ -16,8 +16,9 @@ from tensorbytes.formats.tfrecord.files import bytestreams, framing, index, salv
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.read.columns import to_rows
-from tensorbytes.formats.tfrecord.read.decode import Plan, decode, decode_sound, prepare
+from tensorbytes.formats.tfrecord.read.decode import decode, decode_sound
 from tensorbytes.formats.tfrecord.read.infer import Inference
+from tensorbytes.formats.tfrecord.read.plan import Plan
 from tensorbytes.formats.tfrecord.schema import Schema
 from tensorbytes.io.streams import detection
 from tensorbytes.io.streams.decoders import Feed, open_decoder
@@ -62,7 +63,7 @@ def _blocks(data: bytes) -> Any:
 
 
 def _rows(plan: Plan, block: RecordBlock) -> list[list[Any]]:
-    columns, failure = decode_sound(prepare(block, plan), plan)
+    columns, failure = decode_sound(block, plan)
     features = {column.name: column.feature for column in plan.columns}
     rows = [to_rows(part, features[name]) for name, part in columns.items()]
     if any(len(column) != columns.count for column in rows):

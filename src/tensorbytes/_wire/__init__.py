@@ -44,9 +44,10 @@ else:
 ACCELERATED: bool = kernel is not reference
 
 if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import example_decode_reference as decoding
     from tensorbytes._wire import example_reference as examples
 else:
-    examples = kernel
+    examples = decoding = kernel
 
 if TYPE_CHECKING or not ACCELERATED:
     from tensorbytes._wire import salvage_reference as salvage
@@ -77,8 +78,8 @@ strings_unpack = kernel.strings_unpack
 resync = salvage.resync
 closing = salvage.closing
 example_count = examples.example_count
+example_decode = decoding.example_decode
 example_fill = examples.example_fill
-example_fill_all = examples.example_fill_all
 example_fill_bytes = examples.example_fill_bytes
 example_frame = examples.example_frame
 example_locate = examples.example_locate
@@ -136,8 +137,8 @@ __all__ = [
     "decimal_text",
     "difference",
     "example_count",
+    "example_decode",
     "example_fill",
-    "example_fill_all",
     "example_fill_bytes",
     "example_frame",
     "example_locate",

@@ -8,6 +8,7 @@
 
 #include "large.h"
 #include "salvage.h"
+#include "varints.h"
 #include "wire.h"
 
 #define GIL_BYTES (64 * 1024)
@@ -578,5 +579,6 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     wire_init();
+    varints_init();
     return PyModuleDef_Init(&definition);
 }

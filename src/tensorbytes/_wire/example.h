@@ -1,13 +1,18 @@
 /* Example and SequenceExample to columns and back: plain C11, no Python.h, no malloc.
  *
- * Reading takes three steps, each over a whole batch of records:
+ * Reading into columns takes one pass, record by record:
+ *
+ *   decode   verifies each record, walks it, and puts the values of the wanted features into their columns
+ *
+ * Where it must be known what a record holds, to infer a schema or to say what is wrong, three, each over a whole
+ * batch of records:
  *
  *   locate   walks the skeleton of every record and notes where the list of each wanted
  *            feature lies, without looking at values
  *   count    how many values each list has, as running offsets
  *   fill     the values, straight into the final array
  *
- * Records of unusual build (merged messages, unknown fields, anything malformed) are marked
+ * Records of unusual build (merged messages, unknown fields, anything malformed) are
  * odd and left to the general parser, which rewrites them in the usual form or says what is
  * wrong. Writing takes two: the size of every entry of a column, then the entries, each at the
  * place that the sizes have given it. example_reference.py defines what each must compute.
@@ -18,21 +23,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "keys.h"
+
 /* The numbers of Feature's fields; shared with Python. */
 enum example_kind { KIND_MISSING = 0, KIND_BYTES = 1, KIND_FLOAT = 2, KIND_INT64 = 3 };
 
 /* What locate notes of a record. */
 enum example_note { NOTE_ODD = 1, NOTE_UNKNOWN = 2 };
-
-/* Strings end to end: string i is data[offsets[i] .. offsets[i + 1]). */
-struct example_keys {
-    const uint8_t *data;
-    const int64_t *offsets;
-    size_t count;
-};
-
-/* Below, at or above 0 where key `slot` comes before, is, or comes after this one, by their bytes. */
-int example_compare_key(const struct example_keys *keys, size_t slot, const uint8_t *key, size_t size);
 
 /* Finds the wanted features of records[2*r] .. + records[2*r + 1], for each r < count. Keys must rise;
  * of those that don't, some are not found.
@@ -64,6 +61,47 @@ size_t example_fill_int64(const uint8_t *buf, size_t size, const int64_t *spans,
                           int64_t *out, size_t room);
 size_t example_fill_bytes(const uint8_t *buf, const int64_t *spans, size_t count,
                           int64_t *string_offsets, size_t room, uint8_t *data, size_t data_room);
+
+/* ---- in one pass ---- */
+
+/* A column that is read. An array that it needs not is NULL. Of the running numbers, the first is 0.
+ *
+ *   values     float, int64_t, or the bytes of strings
+ *   strings    bytes so far, of each string                KIND_BYTES
+ *   splits     values (strings) so far, of each list       where width is -1, and of optional features
+ *   steps      lists so far, of each record                feature lists
+ *   present    whether a record has the feature            optional ones
+ */
+struct example_target {
+    int kind, lists, optional;
+    int64_t width; /* the values (strings) that each list must have; -1: any number */
+    uint8_t *values;
+    int64_t *strings, *splits, *steps;
+    uint8_t *present;
+    size_t value_room, string_room, split_room, step_room, present_room; /* in items, the first 0 not counted */
+    size_t values_used, strings_used, lists_used, seen;                  /* for the kernel alone */
+};
+
+enum example_outcome {
+    OUTCOME_DONE = 0,
+    OUTCOME_DAMAGED = 1, /* the checksum of a record differs */
+    OUTCOME_ODD = 2,     /* a record is unusual, or is not what the columns are for */
+    OUTCOME_ROOM = 3     /* a column has no room for a record */
+};
+
+struct example_job {
+    const uint8_t *buf;
+    size_t size;
+    const int64_t *records; /* offset and length of each payload; their checksums follow them */
+    size_t count;
+    int verify, closed; /* closed: a key that is not wanted makes a record odd */
+    struct example_target *targets; /* as many as there are keys: of features, then of feature lists */
+    struct key_search *keys[2];     /* of features, of feature lists */
+};
+
+/* Adds records to columns that hold `row` of them. Returns how many were added, *outcome why no more, *column the one
+ * that has no room. SIZE_MAX: the columns can't hold `row` records. */
+size_t example_decode(struct example_job *job, size_t row, int *outcome, size_t *column);
 
 /* A column to be written. Row r has the values offsets[r] .. offsets[r + 1]; with steps it is a
  * FeatureList of steps[r] .. steps[r + 1], and step s has the values offsets[s] .. offsets[s + 1].

@@ -3,6 +3,7 @@
 #include "binding.h"
 
 #include "example.h"
+#include "wire.h"
 
 /* The buffers of one call, released together. Those not given are NULL with a count of 0. */
 #define MOST_BUFFERS 8
@@ -77,7 +78,7 @@ static int check_offsets(const int64_t *offsets, size_t from, size_t to, size_t 
 static int check_keys(const struct example_keys *keys)
 {
     for (size_t i = 1; i < keys->count; i++)
-        if (example_compare_key(keys, i - 1, keys->data + keys->offsets[i],
+        if (keys_compare(keys, i - 1, keys->data + keys->offsets[i],
                                 (size_t)(keys->offsets[i + 1] - keys->offsets[i])) >= 0)
             return wrong("keys must rise");
     return 1;
@@ -219,55 +220,6 @@ static PyObject *py_example_fill(PyObject *module, PyObject *const *args, Py_ssi
     return result;
 }
 
-/* Many at once, because a thread that gives up the GIL often waits long to get it back. */
-static PyObject *py_example_fill_all(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    struct buffers b = {.taken = 0};
-    const uint8_t *buf;
-    size_t size;
-    PyObject *result = NULL;
-    (void)module;
-    if (!binding_arguments("example_fill_all", n, 2, 2))
-        return NULL;
-    Py_ssize_t total = PyList_Size(args[1]), taken = 0;
-    if (total < 0 || !take(&b, args[0], 0, 1, &buf, &size)) {
-        release(&b);
-        return NULL;
-    }
-    struct filling *fillings = PyMem_Calloc((size_t)total + 1, sizeof *fillings);
-    int good = fillings != NULL;
-    if (!good)
-        PyErr_NoMemory();
-    while (good && taken < total) {
-        PyObject *request = PySequence_GetItem(args[1], taken), *parts[4]; /* a list may shrink meanwhile */
-        good = request != NULL;
-        if (good && !(good = PyTuple_Check(request) && PyTuple_Size(request) == 4))
-            PyErr_SetString(PyExc_TypeError, "expected tuples of (spans, kind, width, out)");
-        for (int i = 0; good && i < 4; i++)
-            parts[i] = PyTuple_GetItem(request, i);
-        if (good)
-            good = take_filling(fillings + taken++, parts, size);
-        Py_XDECREF(request);
-    }
-    if (good) {
-        Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t i = 0; i < total; i++)
-            fill(fillings + i, buf, size);
-        Py_END_ALLOW_THREADS
-        result = PyList_New(total);
-        for (Py_ssize_t i = 0; result && i < total; i++) {
-            PyObject *done = PyLong_FromSize_t(fillings[i].done);
-            if (!done || PyList_SetItem(result, i, done) < 0)
-                Py_CLEAR(result);
-        }
-    }
-    while (taken)
-        release(&fillings[--taken].buffers);
-    PyMem_Free(fillings);
-    release(&b);
-    return result;
-}
-
 static PyObject *py_example_fill_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     struct buffers b = {.taken = 0};
@@ -288,6 +240,168 @@ static PyObject *py_example_fill_bytes(PyObject *module, PyObject *const *args, 
         Py_END_ALLOW_THREADS
         result = PyLong_FromSize_t(done);
     }
+    release(&b);
+    return result;
+}
+
+/* ---- in one pass ------------------------------------------------------------ */
+
+#define ARRAYS 5
+
+/* What a call of example_decode takes hold of, and lets go of together. */
+struct decoding {
+    Py_buffer *views;
+    size_t taken;
+    struct example_target *targets;
+    struct key_search *search[2];
+    uint64_t *cells[2];
+};
+
+static void end_decoding(struct decoding *d)
+{
+    while (d->taken)
+        PyBuffer_Release(&d->views[--d->taken]);
+    PyMem_Free(d->views);
+    PyMem_Free(d->targets);
+    for (int i = 0; i < 2; i++) {
+        PyMem_Free(d->search[i]);
+        PyMem_Free(d->cells[i]);
+    }
+}
+
+/* An array of a column, of items of so many bytes; `extra` of them are not counted as room. */
+static int take_array(struct decoding *d, PyObject *object, size_t itemsize, size_t extra, void *pointer, size_t *room)
+{
+    void **out = pointer;
+    *out = NULL;
+    *room = 0;
+    if (object == Py_None)
+        return 1;
+    Py_buffer *view = &d->views[d->taken];
+    if (PyObject_GetBuffer(object, view, PyBUF_WRITABLE) < 0)
+        return 0;
+    d->taken++;
+    size_t items = (size_t)view->len / itemsize;
+    if (items < extra || (itemsize == 8 && (uintptr_t)view->buf % 8))
+        return wrong("an array of a column is too small, or is not aligned");
+    *out = view->buf;
+    *room = items - extra;
+    return 1;
+}
+
+/* field: kind, optional, width. */
+static int take_target(struct decoding *d, PyObject *arrays, size_t number, const int64_t *field, int lists)
+{
+    struct example_target *t = d->targets + number;
+    PyObject *parts[ARRAYS];
+    int kind = (int)field[0], good = 1;
+    if (field[0] < KIND_BYTES || field[0] > KIND_INT64 || field[1] < 0 || field[1] > 1 || field[2] < -1)
+        return wrong("a column is of an unknown kind");
+    t->kind = kind;
+    t->lists = lists;
+    t->optional = (int)field[1];
+    t->width = field[2];
+    for (size_t i = 0; i < ARRAYS; i++) /* a list may shrink meanwhile */
+        if (!(parts[i] = PySequence_GetItem(arrays, (Py_ssize_t)(number * ARRAYS + i)))) {
+            while (i)
+                Py_DECREF(parts[--i]);
+            return 0;
+        }
+    good = take_array(d, parts[0], kind == KIND_FLOAT ? 4 : kind == KIND_INT64 ? 8 : 1, 0, &t->values, &t->value_room)
+        && take_array(d, parts[1], 8, 1, &t->strings, &t->string_room)
+        && take_array(d, parts[2], 8, 1, &t->splits, &t->split_room)
+        && take_array(d, parts[3], 8, 1, &t->steps, &t->step_room)
+        && take_array(d, parts[4], 1, 0, &t->present, &t->present_room);
+    for (size_t i = 0; i < ARRAYS; i++)
+        Py_DECREF(parts[i]);
+    if (!good)
+        return 0;
+    int splits = t->width < 0 || (t->optional && !lists);
+    if (!t->values || !t->strings != (kind != KIND_BYTES) || !t->splits != !splits || !t->steps != !lists
+        || !t->present != !t->optional)
+        return wrong("a column has arrays that it does not need, or lacks some");
+    return 1;
+}
+
+static int take_targets(struct decoding *d, PyObject *arrays, size_t columns, size_t features, const int64_t *fields)
+{
+    Py_ssize_t given = PySequence_Size(arrays);
+    if (given < 0)
+        return 0;
+    if ((size_t)given != columns * ARRAYS)
+        return wrong("each column has five arrays, or None");
+    d->views = PyMem_Calloc(columns * ARRAYS + 1, sizeof *d->views);
+    d->targets = PyMem_Calloc(columns + 1, sizeof *d->targets);
+    if (!d->views || !d->targets) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (size_t i = 0; i < columns; i++)
+        if (!take_target(d, arrays, i, fields + 3 * i, i >= features))
+            return 0;
+    return 1;
+}
+
+static int take_keys(struct decoding *d, int which, const struct example_keys *keys)
+{
+    size_t cells = keys_table_size(keys->count);
+    if (!check_keys(keys))
+        return 0;
+    d->search[which] = PyMem_Calloc(1, sizeof *d->search[which]);
+    d->cells[which] = PyMem_Malloc(cells * sizeof *d->cells[which]);
+    if (!d->search[which] || !d->cells[which]) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    d->search[which]->keys = keys;
+    d->search[which]->table.cells = d->cells[which];
+    keys_fill_table(keys, &d->search[which]->table);
+    return 1;
+}
+
+/* Payloads must lie within the buffer; with `verify`, so must the checksums after them. */
+static int check_framed(const int64_t *records, size_t count, size_t size, int verify)
+{
+    size_t least = verify ? 4 : 0;
+    if (count && size < least)
+        return wrong("a record is outside the buffer");
+    return check_records(records, count, size - (count ? least : 0));
+}
+
+static PyObject *py_example_decode(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    struct decoding d = {NULL, 0, NULL, {NULL, NULL}, {NULL, NULL}};
+    const uint8_t *buf, *key_data;
+    const int64_t *records, *key_offsets, *fields;
+    size_t size, count, key_size, key_count, field_count, features, verify, closed, row, done, column = 0;
+    int outcome = OUTCOME_DONE;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_decode", n, 10, 10) || !binding_position(args[2], WIRE_ALL, &verify)
+        || !binding_position(args[3], PY_SSIZE_T_MAX, &row) || !binding_position(args[7], PY_SSIZE_T_MAX, &features)
+        || !binding_position(args[8], 1, &closed))
+        return NULL;
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[1], 0, 16, &records, &count)
+        && take(&b, args[4], 0, 1, &key_data, &key_size) && take(&b, args[5], 0, 8, &key_offsets, &key_count)
+        && take(&b, args[6], 0, 24, &fields, &field_count) && check_framed(records, count, size, (int)verify)
+        && (key_count > 0 || wrong("there are too few offsets"))
+        && check_offsets(key_offsets, 0, key_count - 1, key_count, key_size)
+        && ((features < key_count && field_count == key_count - 1) || wrong("each key has a column"))) {
+        struct example_keys keys[2] = {{key_data, key_offsets, features},
+                                       {key_data, key_offsets + features, key_count - 1 - features}};
+        if (take_targets(&d, args[9], key_count - 1, features, fields) && take_keys(&d, 0, keys)
+            && take_keys(&d, 1, keys + 1)) {
+            struct example_job job = {buf, size, records, count, (int)verify, (int)closed, d.targets,
+                                      {d.search[0], d.search[1]}};
+            Py_BEGIN_ALLOW_THREADS
+            done = example_decode(&job, row, &outcome, &column);
+            Py_END_ALLOW_THREADS
+            if (done != SIZE_MAX || wrong("the columns don't hold so many records"))
+                result = Py_BuildValue("nin", (Py_ssize_t)done, outcome, (Py_ssize_t)column);
+        }
+    }
+    end_decoding(&d);
     release(&b);
     return result;
 }
@@ -453,11 +567,12 @@ static PyObject *py_example_frame(PyObject *module, PyObject *const *args, Py_ss
 }
 
 PyMethodDef example_methods[] = {
+    {"example_decode", FAST(example_decode),
+     "example_decode(buffer, records, verify, row, keys, offsets, fields, features, closed, arrays) -> (done, outcome, column)"},
     {"example_locate", FAST(example_locate), "where the wanted features of records lie"},
     {"example_steps", FAST(example_steps), "where the steps of feature lists lie"},
     {"example_count", FAST(example_count), "how many values lists have"},
     {"example_fill", FAST(example_fill), "the values of lists of float or int64"},
-    {"example_fill_all", FAST(example_fill_all), "the same for several columns"},
     {"example_fill_bytes", FAST(example_fill_bytes), "the values of lists of bytes"},
     {"example_sizes", FAST(example_sizes), "the size of each row's entry for a column"},
     {"example_write", FAST(example_write), "the entries of a column"},

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _ODD, _OTHER_KEY = 1, 2
-_NOWHERE = (0, -1)
+NOWHERE = (0, -1)
 # Pairs that are Python objects at a time, and bytes whose numbers are taken apart at a time: each takes many times
 # the memory of what it is made of.
 _SOME_PAIRS, _SOME_BYTES = 1 << 12, 1 << 16
@@ -83,10 +83,10 @@ def _joined(data: memoryview, runs: Array) -> bytearray:
 # ---- locate -----------------------------------------------------------------
 
 
-def _enter(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]:
-    """(start, stop) of a length-delimited field with this tag; _NOWHERE if there is none."""
+def enter(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]:
+    """(start, stop) of a length-delimited field with this tag; NOWHERE if there is none."""
     if end - at < 2 or data[at] != tag:
-        return _NOWHERE
+        return NOWHERE
     length = shift = 0
     at += 1
     while at < end and shift < 35:
@@ -94,9 +94,9 @@ def _enter(data: memoryview, at: int, end: int, tag: int) -> tuple[int, int]:
         at += 1
         length |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (at, at + length) if length <= end - at else _NOWHERE
+            return (at, at + length) if length <= end - at else NOWHERE
         shift += 7
-    return _NOWHERE
+    return NOWHERE
 
 
 def _feature(data: memoryview, at: int, end: int) -> tuple[int, int, int] | None:
@@ -104,16 +104,16 @@ def _feature(data: memoryview, at: int, end: int) -> tuple[int, int, int] | None
     if at == end:
         return MISSING, 0, 0
     tag = data[at]
-    start, stop = _enter(data, at, end, tag) if tag in (0x0A, 0x12, 0x1A) else _NOWHERE
+    start, stop = enter(data, at, end, tag) if tag in (0x0A, 0x12, 0x1A) else NOWHERE
     return (tag >> 3, start, stop) if stop == end else None
 
 
-def _entries(data: memoryview, at: int, end: int) -> Iterator[tuple[bytes, int, int] | None]:
+def entries(data: memoryview, at: int, end: int) -> Iterator[tuple[bytes, int, int] | None]:
     """The key and where the value lies, of each entry of a map; None for an unusual one."""
     while at < end:
-        start, stop = _enter(data, at, end, 0x0A)
-        key, key_end = _enter(data, start, stop, 0x0A) if stop >= 0 else _NOWHERE
-        value, value_end = _enter(data, key_end, stop, 0x12) if key_end >= 0 else _NOWHERE
+        start, stop = enter(data, at, end, 0x0A)
+        key, key_end = enter(data, start, stop, 0x0A) if stop >= 0 else NOWHERE
+        value, value_end = enter(data, key_end, stop, 0x12) if key_end >= 0 else NOWHERE
         if value_end < 0 or value_end != stop:
             yield None
             return
@@ -126,7 +126,7 @@ def _map_of_record(data: memoryview, at: int, end: int, lists: bool) -> tuple[in
     found = [(0, 0), (0, 0)]
     for which, tag in enumerate((0x0A, 0x12)):
         if at < end and data[at] == tag:
-            start, stop = _enter(data, at, end, tag)
+            start, stop = enter(data, at, end, tag)
             if stop < 0:
                 return None
             found[which] = start, stop
@@ -177,7 +177,7 @@ def _locate(
     if place is None:
         return _ODD, {}
     notes = 0
-    for entry in _entries(data, *place):
+    for entry in entries(data, *place):
         if entry is None:
             return _ODD, {}
         key, first, last = entry
@@ -206,7 +206,7 @@ def example_steps(buffer: Buffer, spans: Buffer, offsets: Buffer, kinds: Buffer 
     offsets[0] = total = 0
     for index, (at, end) in enumerate(_each(places)):
         while at < end:
-            start, stop = _enter(data, at, end, 0x0A)
+            start, stop = enter(data, at, end, 0x0A)
             feature = _feature(data, start, stop) if stop >= 0 else None
             if feature is None or total == room:
                 return index
@@ -221,11 +221,10 @@ def example_steps(buffer: Buffer, spans: Buffer, offsets: Buffer, kinds: Buffer 
 # ---- count and fill ---------------------------------------------------------
 
 
-def _runs(data: memoryview, at: int, end: int, kind: int) -> Array | None:
-    """Where the values of a list lie, a string, a single number or packed ones each; None if malformed."""
-    found = array("q")
+def each_run(data: memoryview, at: int, end: int, kind: int) -> Iterator[tuple[int, int]]:
+    """Where the values of a list lie, a string, a single number or packed ones each; NOWHERE where it is malformed."""
     while at < end:
-        start, stop = _enter(data, at, end, 0x0A)
+        start, stop = enter(data, at, end, 0x0A)
         if stop < 0 and kind == FLOAT and data[at] == 0x0D and end - at >= 5:
             start, stop = at + 1, at + 5
         elif stop < 0 and kind == INT64 and data[at] == 0x08:
@@ -235,10 +234,20 @@ def _runs(data: memoryview, at: int, end: int, kind: int) -> Array | None:
             stop = at + 1 if at < end else -1
         cut = kind == INT64 and stop > start and data[stop - 1] >= 0x80
         if stop < 0 or cut or (kind == FLOAT and (stop - start) % 4):
+            yield NOWHERE
+            return
+        yield start, stop
+        at = stop
+
+
+def _runs(data: memoryview, at: int, end: int, kind: int) -> Array | None:
+    """All of them; None if the list is malformed."""
+    found = array("q")
+    for start, stop in each_run(data, at, end, kind):
+        if stop < 0:
             return None
         found.append(start)
         found.append(stop)
-        at = stop
     return np.array(found, np.int64).reshape(-1, 2)
 
 
@@ -299,22 +308,17 @@ def example_fill(buffer: Buffer, spans: Buffer, kind: int, width: int, out: Buff
         target[: totals[-1]] = np.frombuffer(content, "<f4")
         return len(totals) - 1
     raw = np.frombuffer(content, np.uint8)
-    sound = sum(len(starts) for starts, _ in _varints(raw))
+    sound = sum(len(starts) for starts, _ in varints(raw))
     filled = int(np.searchsorted(totals, sound, "right")) - 1  # lists whose values are all sound
     room = target[: totals[filled]]
-    for starts, stops in _varints(raw):
+    for starts, stops in varints(raw):
         some = min(len(starts), len(room))
-        room[:some] = _decode(raw, starts[:some], stops[:some])
+        room[:some] = decode_varints(raw, starts[:some], stops[:some])
         room = room[some:]
     return filled
 
 
-def example_fill_all(buffer: Buffer, requests: list[tuple[Buffer, int, int, Buffer]]) -> list[int]:
-    """example_fill for several columns, given as (spans, kind, width, out)."""
-    return [example_fill(buffer, *request) for request in requests]
-
-
-def _varints(raw: Array) -> Iterator[tuple[Array, Array]]:
+def varints(raw: Array) -> Iterator[tuple[Array, Array]]:
     """Where the varints end to end in `raw` start and stop, some at a time, up to the first of over ten bytes."""
     at = 0
     while at < len(raw):
@@ -330,7 +334,7 @@ def _varints(raw: Array) -> Iterator[tuple[Array, Array]]:
         at = int(stops[-1])
 
 
-def _decode(raw: Array, starts: Array, stops: Array) -> Array:
+def decode_varints(raw: Array, starts: Array, stops: Array) -> Array:
     """The varints in these places, as int64."""
     sizes = stops - starts
     values = np.zeros(len(stops), np.uint64)

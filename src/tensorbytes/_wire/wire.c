@@ -246,9 +246,7 @@ void wire_frame_header(uint8_t *out, uint64_t length)
     wire_put_u32(out + 8, wire_mask(wire_crc32c(0, out, 8)));
 }
 
-/* Of the records in out[first .. end), at most three: how many come before one with a wrong checksum. Those that
- * are not to be verified count as sound. */
-static size_t count_sound(const uint8_t *buf, const int64_t *out, size_t first, size_t end, int verify)
+size_t wire_count_sound(const uint8_t *buf, const int64_t *out, size_t first, size_t end, int verify)
 {
     const uint8_t *payloads[3];
     size_t lengths[3], sound = 0;
@@ -295,12 +293,12 @@ size_t wire_scan(const uint8_t *buf, size_t n, size_t *next, int verify,
         found++;
         at += 12 + (size_t)length + 4;
         if (verify && found == checked + 3) {
-            checked += count_sound(buf, out, checked, found, verify);
+            checked += wire_count_sound(buf, out, checked, found, verify);
             sound = checked == found;
         }
     }
     if (verify && sound && checked < found)
-        checked += count_sound(buf, out, checked, found, verify);
+        checked += wire_count_sound(buf, out, checked, found, verify);
     if (verify && checked < found) {
         *status = WIRE_BAD_DATA;
         at = (size_t)out[2 * checked] - 12;

@@ -69,6 +69,10 @@ uint32_t wire_get_u32(const uint8_t *p);
 enum wire_verify { WIRE_LENGTHS = 0, WIRE_ALL = 1, WIRE_SMALL = 2 };
 #define WIRE_LARGE_PAYLOAD (1u << 20)
 
+/* Of the records out[first .. end), at most three: how many come before one with a wrong checksum. Those that
+ * are not to be verified count as sound. */
+size_t wire_count_sound(const uint8_t *buf, const int64_t *out, size_t first, size_t end, int verify);
+
 /* Walks records from *next on. For record i, out[2*i] is the payload's offset and
  * out[2*i+1] its length. Returns how many were found; *next is where the scan
  * stopped, *status why. */

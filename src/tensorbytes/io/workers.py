@@ -2,7 +2,7 @@
 
     map_in_order   map(work, items), several items at once, results in the order of the items
     read_ahead     the same items, made by a thread a few ahead of their use
-    run_pipeline   both: one thread makes the items, the others work on them
+    run_pipeline   the same as map_in_order, where the threads make the items too, one at a time
     Order          makes work wait until the results before its own were used
     Crew           some threads for a block: work beside the caller, such as a checksum while it writes
 
@@ -103,12 +103,38 @@ def read_ahead(items: Iterable[T], depth: int = _DEPTH) -> Generator[T, None, No
 
 
 def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
-    """map(work, items), where making the items is work as well: of several threads, one does that."""
-    if threads < 2:
-        yield from map(work, items)
+    """map(work, items), where making the items is work as well: each thread makes the one that it works on.
+
+    One item is made at a time, in order. What it is made of is still in the cache of the processor that works on it.
+    """
+    several, source = _look_at(items)
+    if not several or threads < 2:
+        yield from map(work, source)
         return
-    with contextlib.closing(read_ahead(items)) as made:
-        yield from map_in_order(work, made, threads - 1)
+
+    def step(before: threading.Lock, made: threading.Lock) -> Any:
+        while not before.acquire(timeout=_IDLE_SECONDS):  # of a task that was dropped it is never released
+            check_stopped()
+        try:
+            item = next(source, _END)
+        finally:
+            made.release()
+        return _END if item is _END else work(item)
+
+    waiting: deque[Task[Any]] = deque()
+    last = threading.Lock()
+    with Crew(threads) as crew:
+        while True:
+            while len(waiting) <= threads:
+                made = threading.Lock()
+                made.acquire()
+                waiting.append(crew.start(step, last, made))
+                last = made
+            result = waiting.popleft().take()
+            if result is _END:
+                return
+            yield result
+            del result
 
 
 class ResultGate:

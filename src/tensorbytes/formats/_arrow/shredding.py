@@ -385,7 +385,7 @@ def _leaf_values(array: Any, there: Array | None, job: _Job) -> Tensor | Strings
         return Tensor(leaf.dtype, (count,), _cleared(array, width, there, job), origin=leaf.origin)
     data = bytes_view(elements)
     if there is not None:
-        _wire.missing_clear(data, there, len(data) // count)
+        _wire.missing_clear(data, there, 24 if leaf.inner else 8)
     return Tensor(leaf.dtype, (count, *leaf.inner), data, origin=leaf.origin)
 
 

@@ -51,6 +51,7 @@ class RecordBlock(NamedTuple):
     base: int  # where data starts in the file, or in the inflated stream
     first: int  # the number of the first record in its file
     memory: Memory = FRESH  # for what is made of it
+    verified: bool = True  # whether the checksums of the payloads were checked
 
 
 class Cut(NamedTuple):
@@ -67,13 +68,15 @@ def blocks(
     cut: Cut | None = None,
     memory: Memory | None = None,
     verify: bool = True,
+    trusted: bool = True,
     block_bytes: int = BLOCK_BYTES,
     limits: Limits = LIMITS,
     budget: Budget | None = None,
 ) -> Iterator[RecordBlock]:
     """The records of a stream; damage raises CorruptError after all that came before it.
 
-    verify=False trusts payloads without their checksums; headers are always checked. A record of a compressed file may
+    verify=False does not look at the checksums of payloads: they are `trusted`, or whoever reads the blocks verifies
+    them. Headers are always checked. A record of a compressed file may
     take what is left of the budget: of one that the caller charges for what is made of the blocks, or of all `limits`.
     """
     budget = budget or Budget(limits)
@@ -85,8 +88,8 @@ def blocks(
     found = np.empty((0, 2), np.int64)
     while True:
         room = memory.array(size)
-        if len(found) < len(room) // FRAME_BYTES:
-            found = np.empty((len(room) // FRAME_BYTES, 2), np.int64)
+        if len(found) <= len(room) // FRAME_BYTES:  # one more than can be there: without room nothing is looked at
+            found = np.empty((len(room) // FRAME_BYTES + 1, 2), np.int64)
         room[: len(carried)] = carried
         view, filled = bytes_view(room), len(carried)
         carried = data = memoryview(b"")  # the block before goes before this one fills
@@ -105,7 +108,7 @@ def blocks(
         if kept < count:
             end, status = int(found[kept, 0]) - HEADER_BYTES, _wire.OK
         if kept:
-            yield RecordBlock(data, found[:kept].copy(), stream.path, base, first, memory)
+            yield RecordBlock(data, found[:kept].copy(), stream.path, base, first, memory, verify or trusted)
             first += kept
         carried = data[end:]
         base += end
@@ -156,6 +159,34 @@ def _larger(stream: Stream, carried: memoryview, base: int, number: int, size: i
     return max(length, size) if size >= _MOST_DOUBLED else min(max(length, size), 2 * size)
 
 
+def damaged(block: RecordBlock, index: int) -> CorruptError:
+    """The error for a record of a block whose payload and checksum disagree."""
+    start, length = block.records[index].tolist()
+    return _damage(length, block.path, block.base + start - HEADER_BYTES, block.first + index)
+
+
+def _damage(length: int, path: str, at: int, number: int) -> CorruptError:
+    what = f"record {number} is damaged: its {length} bytes and their checksum disagree"
+    return CorruptError(what, at=at, path=path, record=number, hints=AROUND_DAMAGE)
+
+
+def sound(block: RecordBlock) -> RecordBlock:
+    """The records of a block up to the first that is damaged, all of them verified."""
+    if block.verified or not len(block.records):
+        return block
+    found = np.empty_like(block.records)
+    count, _, _ = _wire.scan(block.data, int(block.records[0, 0]) - HEADER_BYTES, True, found)
+    return block._replace(records=block.records[:count], verified=True)
+
+
+def verified(block: RecordBlock) -> RecordBlock:
+    """The same block, with all its payloads verified; the first that is damaged raises CorruptError."""
+    found = sound(block)
+    if len(found.records) < len(block.records):
+        raise damaged(block, len(found.records))
+    return found
+
+
 def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -> CorruptError | UsageError:
     """The error for what ended a walk from record to record."""
     which = f"record {number}"
@@ -165,7 +196,7 @@ def fault(stream: Stream, status: int, rest: memoryview, at: int, number: int) -
     elif status == _wire.CUT_PAYLOAD:
         what = f"the file ends inside {which}, which should have {length} bytes"
     elif status == _wire.BAD_DATA:
-        what = f"{which} is damaged: its {length} bytes and their checksum disagree"
+        return _damage(length, stream.path, at, number)
     else:
         what = f"the header of {which} is damaged: its length and the checksum of it disagree"
     if at or status not in (_wire.CUT_HEADER, _wire.BAD_LENGTH):

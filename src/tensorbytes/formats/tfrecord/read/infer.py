@@ -20,17 +20,9 @@ from tensorbytes.formats.tfrecord.files.framing import RecordBlock, blocks
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.files.sample import ENOUGH
 from tensorbytes.formats.tfrecord.kinds import MOST_RECORDS, OF_BYTES, are_examples
-from tensorbytes.formats.tfrecord.read.decode import (
-    COLUMN_BYTES,
-    Located,
-    Unusual,
-    has_lists,
-    in_usual_form,
-    locate,
-    names_in,
-    payloads,
-    steps_of,
-)
+from tensorbytes.formats.tfrecord.read.lists import Unusual, steps_of
+from tensorbytes.formats.tfrecord.read.located import Located, has_lists, in_usual_form, locate, names_in, payloads
+from tensorbytes.formats.tfrecord.read.plan import COLUMN_BYTES
 from tensorbytes.formats.tfrecord.schema import Feature, Schema, quantized
 from tensorbytes.io.paths import byte_range, expand
 from tensorbytes.tensor import Array

@@ -15,9 +15,10 @@ from tensorbytes.formats.tfrecord.files.framing import BLOCK_BYTES, RecordBlock
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.columns import Columns, joined
-from tensorbytes.formats.tfrecord.read.decode import Plan, decode, portions
+from tensorbytes.formats.tfrecord.read.decode import decode, portions
 from tensorbytes.formats.tfrecord.read.handout import make_batch
 from tensorbytes.formats.tfrecord.read.infer import Inference
+from tensorbytes.formats.tfrecord.read.plan import Plan
 from tensorbytes.formats.tfrecord.schema import Outline
 from tensorbytes.io.workers import count_threads, run_pipeline
 from tensorbytes.tensor import Array, Strings

@@ -41,19 +41,12 @@ from tensorbytes.formats.tfrecord.kinds import OF_BYTES
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
 from tensorbytes.formats.tfrecord.read.columns import Columns, joined
-from tensorbytes.formats.tfrecord.read.decode import (
-    Plan,
-    Prepared,
-    decode,
-    decode_sound,
-    payloads,
-    portions,
-    prepare,
-    record_ends,
-)
+from tensorbytes.formats.tfrecord.read.decode import decode, decode_sound, portions
 from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch, naming_column
 from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
+from tensorbytes.formats.tfrecord.read.located import payloads, record_ends
 from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, picked
+from tensorbytes.formats.tfrecord.read.plan import Plan
 from tensorbytes.formats.tfrecord.read.views import to_items
 from tensorbytes.formats.tfrecord.schema import Feature, Outline, Schema, load_beside, sidecar_path
 from tensorbytes.formats.tfrecord.schema.specs import Indexed
@@ -68,6 +61,8 @@ from tensorbytes.tensor import Array, Ragged, Sparse
 _MOST_OBJECTS = 1 << 16
 # What all blocks that are decoded at once may take of `max_bytes` together; one that needs more waits for its turn.
 _MOST_SHARED = 32 << 20
+# What is decoded at a time, and the least of that for each column.
+_BLOCK_BYTES, _COLUMN_BLOCK = 1 << 20, 1 << 16
 # Stands for the size of what is read from a pipe or a server: its bytes are taken for what they are.
 _UNKNOWN_BYTES = 1 << 62
 # An array, or a list of strings, with its place in the list of its record.
@@ -324,7 +319,8 @@ class Records(Displayed):
         """Refuse a file that is not one of Examples, if a schema said that it is."""
         if not self._checked:
             for block in islice(blocks, 1):
-                check_examples(block)
+                if len(some := framing.sound(block).records):
+                    check_examples(block._replace(records=some))
             self._checked = True
 
     @property
@@ -349,7 +345,14 @@ class Records(Displayed):
 
     # ---- the pipeline --------------------------------------------------------
 
-    def _blocks(self, every: int | None, memory: Memory | None = None) -> Iterator[RecordBlock]:
+    def _blocks(
+        self,
+        every: int | None,
+        memory: Memory | None = None,
+        trusted: bool = True,
+        block_bytes: int = framing.BLOCK_BYTES,
+    ) -> Iterator[RecordBlock]:
+        """All records. trusted=False leaves the checksums of payloads to whoever decodes them, if that is less work."""
         self._position = None
         if self._peeked is not None:  # what can be read only once was begun
             peeked, self._peeked = self._peeked, None
@@ -370,7 +373,14 @@ class Records(Displayed):
                 salvage.intact(stream, partial(self._note_damage, stream), base=start, budget=self._damage_budget)
                 if self._skip
                 else framing.blocks(
-                    stream, base=start, cut=cut, memory=memory, verify=self._verify, limits=self._limits
+                    stream,
+                    base=start,
+                    cut=cut,
+                    memory=memory,
+                    verify=self._verify and trusted,
+                    trusted=trusted or not self._verify,
+                    block_bytes=block_bytes,
+                    limits=self._limits,
                 )
             )
             for block in found:
@@ -394,9 +404,11 @@ class Records(Displayed):
             self.damages.clear()
             self._damage_budget = Budget(self._limits)
         plan = self._learn(keep=True)
-        found = _catch(self._blocks(every, Memory()))
+        if plan is None:
+            return
+        found = _catch(self._blocks(every, Memory(), trusted=False, block_bytes=_block_bytes(plan)))
         first = next(found, None)
-        if first is None or plan is None:
+        if first is None:
             return
         if isinstance(first, Exception):
             raise first
@@ -404,26 +416,23 @@ class Records(Displayed):
         order, threads, limits = ResultGate(), self._useful_threads(), self._limits
         share = plan.within(replace(limits, max_bytes=min(limits.max_bytes, _MOST_SHARED) // max(threads, 1)))
 
-        def begin(block: RecordBlock | Exception) -> Prepared | Exception:
-            return block if isinstance(block, Exception) else prepare(block, share)
-
-        def end(numbered: tuple[int, Prepared | Exception]) -> tuple[Columns, Exception | None]:
-            number, item = numbered
-            if isinstance(item, Exception):
-                return Columns({}, 0), item
-            with contextlib.suppress(TensorbytesError):
-                return decode(item.block, share, item.found), None
-            # It fails, or takes much memory: all of the limits, but only when the columns before it are gone.
-            order.wait_for(number)
-            return decode_sound(item, plan.within(limits, held()))
-
-        def parts(found: Iterable[RecordBlock | Exception]) -> Iterator[RecordBlock | Exception]:
-            for block in found:
+        def parts(blocks: Iterable[RecordBlock | Exception]) -> Iterator[RecordBlock | Exception]:
+            for block in blocks:
                 yield from [block] if isinstance(block, Exception) else portions(block, plan)
 
-        prepared = enumerate(map(begin, parts(chain([first], found))))
+        def work(numbered: tuple[int, RecordBlock | Exception]) -> tuple[Columns, Exception | None]:
+            number, block = numbered
+            if isinstance(block, Exception):
+                return Columns({}, 0), block
+            with contextlib.suppress(TensorbytesError):
+                return decode(block, share), None
+            # It fails, or takes much memory: all of the limits, but only when the columns before it are gone.
+            order.wait_for(number)
+            return decode_sound(block, plan.within(limits, held()))
+
+        items = enumerate(parts(chain([first], found)))
         del first
-        with contextlib.closing(run_pipeline(end, prepared, threads)) as results:
+        with contextlib.closing(run_pipeline(work, items, threads)) as results:
             for columns, failure in results:
                 if columns.count:
                     yield columns
@@ -717,6 +726,11 @@ def _batch_size(size: Any) -> int:
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
         raise UsageError(f"batches of {size!r} records", expected="a whole number, 1 or more")
     return int(size)
+
+
+def _block_bytes(plan: Plan) -> int:
+    """What is read and decoded at a time: as much as stays in a processor's cache, but work enough for each column."""
+    return min(max(_BLOCK_BYTES, _COLUMN_BLOCK * len(plan.columns)), framing.BLOCK_BYTES)
 
 
 def _no_records() -> RecordBlock:

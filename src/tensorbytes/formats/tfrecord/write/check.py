@@ -20,7 +20,7 @@ from tensorbytes import dtypes, quantization, rows
 from tensorbytes.errors import USE_TB, Hint, LossError
 from tensorbytes.formats import _tensorproto
 from tensorbytes.formats.tfrecord.read import stored
-from tensorbytes.formats.tfrecord.read.decode import Plan
+from tensorbytes.formats.tfrecord.read.plan import Plan
 from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema
 from tensorbytes.formats.tfrecord.write import batch, encode, guess
 from tensorbytes.formats.tfrecord.write.assemble import MAX_BYTES, too_large

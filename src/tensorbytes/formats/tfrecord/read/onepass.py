@@ -1,0 +1,162 @@
+"""Records to columns in one pass: the kernel verifies, walks and decodes a block in one call.
+
+Fixed shapes have arrays of exactly their size. How many values the others have shows only when they are read: their
+arrays are as large as the block before suggests, and grow where that is too small. A record of unusual form is
+rewritten by the general parser, and the pass goes on after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorbytes import _wire
+from tensorbytes.budget import Budget
+from tensorbytes.errors import CorruptError, TensorbytesError
+from tensorbytes.formats.tfrecord import example
+from tensorbytes.formats.tfrecord.files import framing
+from tensorbytes.formats.tfrecord.files.framing import RecordBlock
+from tensorbytes.formats.tfrecord.read.columns import ColumnPart
+from tensorbytes.formats.tfrecord.read.lists import ListReader
+from tensorbytes.formats.tfrecord.read.located import usual_record
+from tensorbytes.formats.tfrecord.read.plan import ColumnPlan, Plan
+from tensorbytes.tensor import Array
+
+_DONE, _DAMAGED, _ODD, _ROOM = range(4)
+# The five arrays of a column, in the kernel's order.
+_VALUES, _STRINGS, _SPLITS, _STEPS, _PRESENT = range(5)
+_ARRAYS = 5
+# What is allowed for above what the last block had.
+_SPARE = 1.125
+_LEAST = 64
+
+
+def parts_of(block: RecordBlock, plan: Plan) -> dict[str, ColumnPart] | None:
+    """The columns of a block's records, by name; None where some record does not fit. Damage raises CorruptError."""
+    try:
+        columns = _Columns(block, plan, plan.budget(block))
+        return columns.finished() if columns.fits and columns.fill() else None
+    except CorruptError:
+        raise
+    except TensorbytesError:
+        return None  # the same again, step by step, says where
+
+
+class _Columns:
+    """The arrays of all columns of a block."""
+
+    def __init__(self, block: RecordBlock, plan: Plan, budget: Budget) -> None:
+        self._block, self._plan, self._layout, self._budget = block, plan, plan.layout, budget
+        count, self._most = len(block.records), len(block.data)
+        columns, usual = self._layout.columns, self._layout.usual
+        guess = max(self._most // max(2 * count * len(columns), 1), 1)
+        # No memory on a schema's word: a value takes a byte at least.
+        self.fits = all(count * width <= self._most for width in self._layout.widths)
+        self._arrays: list[Array | None] = []
+        if self.fits:
+            for column, width, known in zip(columns, self._layout.widths, usual, strict=True):
+                self._arrays += self._made(column, width, known or (guess, 1, 4))
+
+    def _made(self, column: ColumnPlan, width: int, each: tuple[float, float, float]) -> list[Array | None]:
+        count, array, feature = len(self._block.records), self._block.memory.array, column.feature
+        values, strings, splits, steps, present = (None,) * _ARRAYS
+        varies = width < 0 or (column.optional and not column.in_lists)
+        lists = self._room(each[2], 2) if column.in_lists else count
+        if feature.kind_number == example.BYTES:
+            strings = array((lists * width if width >= 0 else self._room(each[1], 2)) + 1, np.int64)
+            values = array(self._room(each[0], 1), np.uint8)
+        else:
+            dtype = np.float32 if feature.kind_number == example.FLOAT else np.int64
+            values = array(lists * width if width >= 0 else self._room(each[0], 1), dtype)
+        if varies:
+            splits = array(lists + 1, np.int64)
+        if column.in_lists:
+            steps = array(count + 1, np.int64)
+        if column.optional:
+            present = array(count, bool)
+        return [values, strings, splits, steps, present]
+
+    def _room(self, each: float, size: int) -> int:
+        """For how many items to allow, where a record has so many, and one takes so many bytes at least."""
+        return min(int(_SPARE * each * len(self._block.records)) + _LEAST, self._most // size + 1)
+
+    def fill(self) -> bool:
+        """Whether all records fit."""
+        block, row, count = self._block, 0, len(self._block.records)
+        data, verify = block.data, not block.verified
+        while True:
+            done, outcome, column = self._decode(data, block.records[row:], verify, row)
+            row += done
+            if outcome == _DONE:
+                return row == count
+            if outcome == _DAMAGED:
+                raise framing.damaged(block, row)
+            if outcome == _ROOM:
+                self._grow(column)
+            elif not self._add_odd(row):
+                return False
+            else:
+                row += 1
+
+    def _decode(self, data: Any, records: Array, verify: bool, row: int) -> tuple[int, int, int]:
+        layout = self._layout
+        return _wire.example_decode(
+            data, records, verify, row, layout.keys, layout.offsets, layout.fields, layout.features, self._plan.closed,
+            self._arrays,
+        )  # fmt: skip
+
+    def _add_odd(self, row: int) -> bool:
+        """Whether a record fits once it is in the usual form."""
+        written = usual_record(self._block, row, self._plan.schema.sequence, self._budget)
+        record = np.array([[0, len(written)]], np.int64)
+        while True:
+            _, outcome, column = self._decode(written, record, False, row)
+            if outcome != _ROOM:
+                return bool(outcome == _DONE)
+            self._grow(column)
+
+    def _grow(self, column: int) -> None:
+        """Twice the room for what varies in a column."""
+        first = _ARRAYS * column
+        in_lists = self._layout.columns[column].in_lists
+        for kind in (_VALUES, _STRINGS, _SPLITS) if in_lists else (_VALUES, _STRINGS):
+            old = self._arrays[first + kind]
+            if old is None:
+                continue
+            self._budget.check(2 * old.nbytes, f"column {self._layout.columns[column].name!r}", self._block.base)
+            new = self._block.memory.array(2 * len(old) + _LEAST, old.dtype)
+            new[: len(old)] = old
+            self._arrays[first + kind] = new
+
+    # ---- what comes of them ------------------------------------------------------
+
+    def finished(self) -> dict[str, ColumnPart]:
+        layout, arrays = self._layout, self._arrays
+        return {
+            column.name: self._part(number, column, arrays[_ARRAYS * number : _ARRAYS * (number + 1)])
+            for number, column in enumerate(layout.columns)
+        }
+
+    def _part(self, number: int, column: ColumnPlan, arrays: list[Array | None]) -> ColumnPart:
+        values, strings, splits, steps, present = arrays
+        assert values is not None
+        width, count = self._layout.widths[number], len(self._block.records)
+        lists = count if steps is None else int(steps[count])
+        reader = ListReader(self._block, column, self._plan.origin, self._budget)
+        items = lists * width if splits is None else int(splits[lists])
+        if splits is not None:
+            splits = splits[: lists + 1]
+        if strings is not None:
+            size, strings = int(strings[items]), strings[: items + 1]
+            self._note(number, size, items, lists)
+            if splits is None:
+                splits = np.arange(lists + 1) * width
+            return reader.of_strings(strings, values[:size], splits, present, steps)
+        self._note(number, items, 0, lists)
+        self._budget.copy(8 * items, f"column {column.name!r}", self._block.base)
+        return reader.of_numbers(values[:items], splits, lists, present, steps)
+
+    def _note(self, number: int, values: int, strings: int, lists: int) -> None:
+        count = max(len(self._block.records), 1)
+        self._layout.usual[number] = values / count, strings / count, lists / count
