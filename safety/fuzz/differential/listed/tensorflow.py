@@ -7,7 +7,7 @@ from safety.fuzz.differential import protobytes
 from safety.fuzz.differential.listed.protobuf import _entries
 from safety.fuzz.differential.listing import BOTH, OURS, THEIRS, Divergence
 from safety.fuzz.differential.pairs.tensorflow import _KEYS, FIXED
-from tests.support.wire_bytes import FIXED32, field, tag
+from tests.support.wire_bytes import field
 
 _DEFAULTS = {1: [b"?", b"?"], 2: struct.pack("<2f", -7, -7), 3: struct.pack("<2q", -7, -7)}
 
@@ -61,24 +61,6 @@ def _as_protobuf(raw: bytes, ours: Any, _: Any) -> bool:
     return by_protobuf(raw, isinstance(ours, tuple)) == ours
 
 
-def _replaced(raw: bytes, ours: Any, _: Any) -> bool:
-    """Whether protobuf reads the same, once the entries that later ones of the same key replace are gone."""
-    sequence = isinstance(ours, tuple)
-    fields = protobytes.parse(raw[1:], protobytes.SEQUENCE if sequence else protobytes.EXAMPLE)
-    seen: set[Any] = set()
-    for features in reversed(fields):
-        if isinstance(features.payload, list):
-            last = {(features.number, _key(entry)): entry for entry in features.payload}
-            features.payload = [entry for key, entry in last.items() if key not in seen]
-            seen |= set(last)
-    return by_protobuf(raw[:1] + protobytes.write(fields), sequence) == ours
-
-
-def _key(entry: protobytes.Field) -> Any:
-    parts = entry.payload if isinstance(entry.payload, list) else []
-    return next((part.payload for part in reversed(parts) if part.number == 1), b"")
-
-
 def _refused_by_protobuf(sequence: bool) -> Any:
     return lambda raw, ours, theirs: by_protobuf(raw, sequence, long=False) is None
 
@@ -87,8 +69,6 @@ def _feature(*lists: bytes) -> bytes:
     return field(1, field(1, field(1, "a") + field(2, b"".join(lists))))
 
 
-_STEPS = [field(1, b"cut"), field(1, b"") + tag(1, FIXED32) + bytes(4)]
-_TWICE = field(2, b"".join(field(1, field(1, "a") + field(2, field(1, field(2, step)))) for step in _STEPS))
 _CHUNKS = _feature(field(3, field(1, b"\1") + field(1, b"\2")))
 ROWS = [
     *(
@@ -115,15 +95,6 @@ ROWS = [
             _as_protobuf,
         )
         for pair in ("tf-example", "tf-sequence")
-    ),
-    Divergence(
-        ("tf-sequence",),
-        OURS,
-        "",
-        "floats packed and not, after malformed ones of the same key, which they replace",
-        "a column is read from the last entry alone; a record that is parsed by itself is refused",
-        b"\2" + _TWICE,
-        _replaced,
     ),
     *(
         Divergence(
