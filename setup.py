@@ -20,6 +20,7 @@ SOURCES = (
     "huffman",
     "large",
     "planes",
+    "rows_binding",
     "salvage",
     "wire",
 )

@@ -64,6 +64,11 @@ if TYPE_CHECKING or not ACCELERATED:
 else:
     columns = kernel
 
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import rows_reference as rows
+else:
+    rows = kernel
+
 crc32c = kernel.crc32c
 scan = kernel.scan
 fields = kernel.fields
@@ -103,6 +108,8 @@ longest_word = columns.longest_word
 decimal_sizes = columns.decimal_sizes
 decimal_text = columns.decimal_text
 decimal_parse = columns.decimal_parse
+strings_list = rows.strings_list
+row_dicts = rows.row_dicts
 
 
 def prefault(memory: Buffer) -> None:
@@ -164,7 +171,9 @@ __all__ = [
     "planes_split",
     "prefault",
     "resync",
+    "row_dicts",
     "scan",
+    "strings_list",
     "strings_pack",
     "strings_unpack",
     "varint",
