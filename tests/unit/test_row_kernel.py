@@ -1,6 +1,7 @@
 """The kernel's making of rows: compiled against reference, and both against what they must give."""
 
 import gc
+import itertools
 import sys
 
 import ml_dtypes
@@ -46,7 +47,7 @@ def test_any_offsets_are_taken_or_refused_alike(numbers, is_text):
     """Falling ones, and ones that reach beyond the data: never a byte from elsewhere."""
     data, offsets = b"abcdefghij", np.array(numbers, np.int64)
     found = agree("strings_list", offsets, data, is_text)
-    steps = list(zip(numbers, numbers[1:], strict=False))
+    steps = list(itertools.pairwise(numbers))
     if numbers and all(0 <= start <= end <= len(data) for start, end in steps):
         want = [data[start:end] for start, end in steps]
         assert found == ([item.decode() for item in want] if is_text else want)
