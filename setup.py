@@ -22,6 +22,7 @@ SOURCES = (
     "keys",
     "large",
     "planes",
+    "rows_binding",
     "salvage",
     "varints",
     "wire",

@@ -98,6 +98,55 @@ def test_access_honours_columns_schema_and_framework(tmp_path):
     assert optional[[3, 4]].present["nothing"].tolist() == [False, False]
 
 
+def check_row(row, i):
+    """Row i of the test below: every value, its type, the order of the columns."""
+    assert list(row) == (["a", "i", "r", "s", "t", "y"] if i % 3 else ["a", "i", "r", "t", "y"])
+    assert (type(row["i"]), row["i"]) == (np.int64, i)
+    assert (type(row["a"]), row["a"].dtype, row["a"].tolist()) == (np.ndarray, np.float32, [i, i + 0.5])
+    assert (type(row["r"]), row["r"].tolist()) == (np.ndarray, list(range(1 + i % 4)))
+    assert (type(row["y"]), row["y"]) == (bytes, b"%d" % i)
+    assert (type(row["t"]), row["t"]) == (str, f"\u00fc{i}")
+    assert i % 3 == 0 or (type(row["s"]), row["s"]) == (np.int64, -i)
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 256, 300])
+def test_rows_are_the_same_whatever_is_made_at_once(tmp_path, count):
+    """Some at a time, and the last ones are fewer: one after the other, a choice of them, each alone."""
+    schema = {
+        "a": ("float32", [2]),
+        "i": "int64",
+        "r": ("int64", [None]),
+        "s": Feature("int64", optional=True),
+        "t": "text",
+        "y": "bytes",
+    }
+    wire = [
+        made(
+            a=[i + 0.0, i + 0.5],
+            i=[i],
+            r=list(range(1 + i % 4)),
+            t=[f"\u00fc{i}".encode()],
+            y=[b"%d" % i],
+            **lacked,
+        )
+        for i in range(count)
+        for lacked in [{"s": [-i]} if i % 3 else {}]
+    ]
+    records = open_records(write(tmp_path / "x", wire), schema=schema)
+    size = os.path.getsize(tmp_path / "x")
+    seen = 0
+    for seen, row in enumerate(records, 1):
+        check_row(row, seen - 1)
+        assert (records.tell() == size) == (seen == count)
+    assert seen == count
+    order = np.random.default_rng(count).permutation(count).tolist()
+    for i, row in zip(order, records.__getitems__(order), strict=True):
+        check_row(row, i)
+        check_row(records[i], i)
+    assert [list(row) for row in open_records(tmp_path / "x", schema=schema, columns=[])] == [[]] * count
+    assert records.__getitems__([]) == []
+
+
 def test_large_records_are_found_without_reading_them(tmp_path):
     payloads = [made(i=[i], data=[bytes(i * 700_000)]) for i in range(6)]
     payloads.insert(3, made(i=[99], data=[b""]))

@@ -65,6 +65,11 @@ if TYPE_CHECKING or not ACCELERATED:
 else:
     columns = kernel
 
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import rows_reference as rows
+else:
+    rows = kernel
+
 crc32c = kernel.crc32c
 scan = kernel.scan
 fields = kernel.fields
@@ -104,6 +109,8 @@ longest_word = columns.longest_word
 decimal_sizes = columns.decimal_sizes
 decimal_text = columns.decimal_text
 decimal_parse = columns.decimal_parse
+strings_list = rows.strings_list
+row_dicts = rows.row_dicts
 
 
 def prefault(memory: Buffer) -> None:
@@ -165,7 +172,9 @@ __all__ = [
     "planes_split",
     "prefault",
     "resync",
+    "row_dicts",
     "scan",
+    "strings_list",
     "strings_pack",
     "strings_unpack",
     "varint",

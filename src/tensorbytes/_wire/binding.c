@@ -555,7 +555,7 @@ static PyMethodDef methods[] = {
 
 static int add_others(PyObject *module)
 {
-    PyMethodDef *others[] = {example_methods, codec_methods, column_methods};
+    PyMethodDef *others[] = {example_methods, codec_methods, column_methods, row_methods};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (PyModule_AddFunctions(module, others[i]) < 0)
             return -1;

@@ -26,4 +26,7 @@ extern PyMethodDef codec_methods[];
 /* Columns of tables, in columns_binding.c. */
 extern PyMethodDef column_methods[];
 
+/* Rows of columns, in rows_binding.c. */
+extern PyMethodDef row_methods[];
+
 #endif

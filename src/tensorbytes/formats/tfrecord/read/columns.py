@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes import _wire
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.schema import Feature
 from tensorbytes.tensor import Array, Ragged, Strings, Tensor
@@ -177,11 +178,16 @@ def _is_uniform(feature: Feature) -> bool:
 # ---- as rows ---------------------------------------------------------------------
 
 
-def to_rows(part: ColumnPart, feature: Feature) -> list[Any]:
-    """One NumPy array or scalar for each record; of strings the string or a list of them. None where it is missing."""
+def to_rows(part: ColumnPart, feature: Feature) -> list[Any] | Array:
+    """One NumPy array or scalar for each record; of strings the string or a list of them. None where it is missing.
+
+    Where every record has one item of the values, these are given as they are: their items are made when asked for.
+    """
     if part.strings is None:
         values = part.values
-        items: list[Any] = [values[a:b] for a, b in _pairs(part.splits[-1])] if part.splits else list(values)
+        if not part.splits:
+            return values
+        items: list[Any] = [values[a:b] for a, b in _pairs(part.splits[-1])]
         if part.shapes is not None:
             items = [row.reshape(shape) for row, shape in zip(items, part.shapes.tolist(), strict=True)]
     else:
@@ -195,10 +201,7 @@ def to_rows(part: ColumnPart, feature: Feature) -> list[Any]:
 
 def _string_rows(part: ColumnPart, feature: Feature) -> list[Any]:
     assert part.strings is not None
-    data = part.values.tobytes()
-    found: list[Any] = [data[a:b] for a, b in _pairs(part.strings)]
-    if feature.dtype == "text":
-        found = [item.decode() for item in found]
+    found: list[Any] = _wire.strings_list(part.strings, part.values, feature.dtype == "text")
     if part.splits:
         found = [found[a:b] for a, b in _pairs(part.splits[-1])]
         if len(feature.shape) > 1:

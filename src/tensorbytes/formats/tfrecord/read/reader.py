@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice, repeat
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorbytes import frameworks
+from tensorbytes import _wire, frameworks
 from tensorbytes.budget import Budget
 from tensorbytes.damage import Damage
 from tensorbytes.errors import (
@@ -59,6 +59,8 @@ from tensorbytes.tensor import Array, Ragged, Sparse
 
 # Python objects that are made ahead of the rows that are asked for.
 _MOST_OBJECTS = 1 << 16
+# Rows that are made in one call: few, so that the next ones are made of memory that is still in the cache.
+_ROWS_AT_ONCE = 128
 # What all blocks that are decoded at once may take of `max_bytes` together; one that needs more waits for its turn.
 _MOST_SHARED = 32 << 20
 # What is decoded at a time, and the least of that for each column.
@@ -469,26 +471,18 @@ class Records(Displayed):
                 steps = len(part.splits[-1]) - 1
                 self._batch_budget().objects(steps, f"the steps of {name!r}", 0, _STEP_BYTES)
         budget = self._batch_budget()
-        lists = [self._converted(name, to_items(part, outputs[name], budget)) for name, part in parts.items()]
-        if not lists:
-            yield from ({} for _ in range(parts.count))
-            return
-        rows = map(dict, map(zip, repeat(list(parts)), zip(*lists, strict=True)))
+        columns = tuple(self._converted(name, to_items(part, outputs[name], budget)) for name, part in parts.items())
+        starts, stops = range(0, parts.count, _ROWS_AT_ONCE), range(_ROWS_AT_ONCE, parts.count, _ROWS_AT_ONCE)
+        some = map(_wire.row_dicts, repeat(tuple(parts)), repeat(columns), starts, chain(stops, [parts.count]))
+        rows = chain.from_iterable(some)
         lacking = {
             name: part.present
             for name, part in parts.items()
             if part.present is not None and outputs[name].feature.default is None and outputs[name].view is None
         }
-        if not lacking:
-            yield from rows
-            return
-        for index, row in enumerate(rows):
-            for name, present in lacking.items():
-                if not present[index]:
-                    del row[name]
-            yield row
+        return _without(lacking, rows) if lacking else rows
 
-    def _converted(self, name: str, items: list[Any]) -> list[Any]:
+    def _converted(self, name: str, items: list[Any] | Array) -> list[Any] | Array:
         if self._to == "numpy":
             return items
         with naming_column(name):
@@ -731,6 +725,15 @@ def _batch_size(size: Any) -> int:
 def _block_bytes(plan: Plan) -> int:
     """What is read and decoded at a time: as much as stays in a processor's cache, but work enough for each column."""
     return min(max(_BLOCK_BYTES, _COLUMN_BLOCK * len(plan.columns)), framing.BLOCK_BYTES)
+
+
+def _without(lacking: Mapping[str, Array], rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same rows, without the features that a record lacks. lacking: for each of them which records have it."""
+    for index, row in enumerate(rows):
+        for name, present in lacking.items():
+            if not present[index]:
+                del row[name]
+        yield row
 
 
 def _no_records() -> RecordBlock:

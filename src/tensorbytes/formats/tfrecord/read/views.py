@@ -271,7 +271,7 @@ def _sparse(part: ColumnPart, view: Varying | Indexed) -> Sparse:
     return Sparse("coo", (len(part), *view.size), (np.column_stack([columns[0], part.indices]),), values)
 
 
-def to_items(part: ColumnPart, column: Viewed, budget: Budget) -> list[Any]:
+def to_items(part: ColumnPart, column: Viewed, budget: Budget) -> list[Any] | Array:
     """A column of some records as one item for each, without the dimension of the records."""
     view = column.view
     if view is None or (not column.depth and isinstance(view, Padded | Partitioned)):
