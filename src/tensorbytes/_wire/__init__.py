@@ -72,20 +72,19 @@ frames = kernel.frames
 frame_header = kernel.frame_header
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
+start_writeback = kernel.start_writeback
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
 resync = salvage.resync
 closing = salvage.closing
+bytes_offsets = examples.bytes_offsets
 example_count = examples.example_count
 example_fill = examples.example_fill
 example_fill_all = examples.example_fill_all
 example_fill_bytes = examples.example_fill_bytes
-example_frame = examples.example_frame
 example_locate = examples.example_locate
-example_record_sizes = examples.example_record_sizes
-example_sizes = examples.example_sizes
+example_records = examples.example_records
 example_steps = examples.example_steps
-example_write = examples.example_write
 huffman_encode = huffman.huffman_encode
 huffman_decode = huffman.huffman_decode
 planes_encode = huffman.planes_encode
@@ -129,6 +128,7 @@ __all__ = [
     "accumulate",
     "bits_pack",
     "bits_unpack",
+    "bytes_offsets",
     "closing",
     "crc32c",
     "decimal_parse",
@@ -139,12 +139,9 @@ __all__ = [
     "example_fill",
     "example_fill_all",
     "example_fill_bytes",
-    "example_frame",
     "example_locate",
-    "example_record_sizes",
-    "example_sizes",
+    "example_records",
     "example_steps",
-    "example_write",
     "fields",
     "frame",
     "frame_header",
@@ -165,6 +162,7 @@ __all__ = [
     "prefault",
     "resync",
     "scan",
+    "start_writeback",
     "strings_pack",
     "strings_unpack",
     "varint",

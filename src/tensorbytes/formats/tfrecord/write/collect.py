@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorbytes import dtypes, frameworks
+from tensorbytes import _wire, dtypes, frameworks
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.schema import Feature
 from tensorbytes.formats.tfrecord.write import encode
@@ -276,7 +276,9 @@ class StringLists:
 def string_column(key: bytes, feature: Feature, offsets: Array, items: list[bytes]) -> KernelColumn:
     if feature.encoding == "base64":
         items = [encode.to_base64(item) for item in items]
-    bounds = offsets_of(np.fromiter(map(len, items), np.int64, len(items)))
+    bounds = np.empty(len(items) + 1, np.int64)
+    if _wire.bytes_offsets(items, bounds) < len(items):  # some are of a class of their own
+        bounds = offsets_of(np.fromiter(map(len, items), np.int64, len(items)))
     return KernelColumn(1, key, None, offsets, None, b"".join(items), bounds)
 
 

@@ -50,6 +50,12 @@ _MOST_CHUNKS = 8
 # What an entry takes on disk beside its values, roughly.
 _ENTRY_BYTES = 12
 
+
+def _frames_size(columns: Sequence[Any], count: int) -> int:
+    """About how much all records take beside their values."""
+    return count * _ENTRY_BYTES * (len(columns) + 2)
+
+
 Adders = list[tuple[str, Callable[[Any], int]]]
 
 
@@ -334,21 +340,23 @@ class RecordWriter(Closable):
         if not self._rows:
             return
         self._files.check_open()
-        count, self._rows, self._bytes = self._rows, 0, 0
+        count, size, self._rows, self._bytes = self._rows, self._bytes, 0, 0
         with closing_on_failure(self):
             taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
             if self._untold:
                 self._untold.hold(self._count + self._untold.rows, count, taken)
             else:
-                self._put(self._framed(taken, count, self._count), count)
+                self._put(self._framed(taken, count, self._count, size + _frames_size(taken, count)), count)
 
-    def _framed(self, columns: Sequence[tuple[bool, KernelColumn]], count: int, first: int) -> list[memoryview]:
+    def _framed(
+        self, columns: Sequence[tuple[bool, KernelColumn]], count: int, first: int, size: int
+    ) -> list[tuple[int, memoryview]]:
         assert self._schema is not None
         features = [column for is_list, column in columns if not is_list]
         lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
-        return framed(features, lists, count, len(self._files), first, self._memory)
+        return framed(features, lists, count, size, len(self._files), first, self._memory)
 
-    def _put(self, pieces: list[memoryview], count: int) -> None:
+    def _put(self, pieces: list[tuple[int, memoryview]], count: int) -> None:
         if not self._files.hidden:
             self._save_schema()
         self._files.put(pieces)
@@ -401,7 +409,8 @@ class RecordWriter(Closable):
         if not self._untold:
             with closing_on_failure(self):
                 for held in self._untold.release():
-                    self._put(self._framed(held.columns, held.count, held.first), held.count)
+                    pieces = self._framed(held.columns, held.count, held.first, self._most_bytes)
+                    self._put(pieces, held.count)
 
     def _end_waiting(self, now: bool = True) -> None:
         """Decide what features hold of which there were nothing but empty lists."""
@@ -518,14 +527,14 @@ class RecordWriter(Closable):
         return fitted
 
     def _write_columns(self, columns: list[tuple[bool, BatchColumn]], count: int) -> None:
-        size = sum(column.nbytes for _, column in columns) + count * _ENTRY_BYTES * (len(columns) + 2)
+        size = sum(column.nbytes for _, column in columns) + _frames_size(columns, count)
         step = max(self._most_bytes * count // max(size, 1), 1)
         base = self._count
 
-        def made(start: int) -> list[memoryview]:
+        def made(start: int) -> list[tuple[int, memoryview]]:
             stop = min(start + step, count)
             rows = [(is_list, column.rows(start, stop)) for is_list, column in columns]
-            return self._framed(rows, stop - start, base + start)
+            return self._framed(rows, stop - start, base + start, size * (stop - start) // count)
 
         starts = range(0, count, step)
         with closing_on_failure(self), contextlib.closing(map_in_order(made, starts, count_threads())) as results:
@@ -541,7 +550,7 @@ class RecordWriter(Closable):
             self._drain()
             record = _wire.frames([[payload]])
             with closing_on_failure(self):
-                self._files.put([record], self._count % len(self._files))
+                self._files.put([(self._count % len(self._files), record)])
             self._count += 1
 
     # ---- the files ----------------------------------------------------------
