@@ -17,6 +17,18 @@ WORDS = np.array([0, 3, 3, 9], np.int64)
 SPANS = np.array([[0, 6]], np.int64)
 
 
+def _usuals() -> list[tuple[str, tuple[int, Any, list[Any]]]]:
+    """Columns for collect_row, one of each form."""
+    sizes = (bytes, b"B", (400,))
+    return [
+        ("a", (1, None, [])),
+        ("b", (2, None, [])),
+        ("c", (3, None, [])),
+        ("d", (4, sizes, [])),
+        ("a", (0, None, [])),
+    ]
+
+
 def _kernel() -> dict[str, Call]:
     data, plane, room = bytes(range(64)), bytes(400), np.empty(600, np.uint8)
     offsets, places, notes = np.zeros(3, np.int64), np.zeros((4, 2), np.int64), np.zeros(4, np.uint8)
@@ -54,6 +66,9 @@ def _kernel() -> dict[str, Call]:
         "example_fill_all": lambda: _wire.example_fill_all(ints, [(SPANS, 3, -1, np.empty(4, np.int64))] * 3),
         "example_fill_bytes": lambda: _wire.example_fill_bytes(ints, SPANS, offsets, room),
         "bytes_offsets": lambda: _wire.bytes_offsets([data, plane], np.zeros(3, np.int64)),
+        "collect_row": lambda: _wire.collect_row(
+            {"a": b"abc", "b": "abc", "c": 1 << 40, "d": plane}, tuple((name, *usual, len) for name, usual in _usuals())
+        ),
         "example_records": lambda: _wire.example_records(
             [column] * 2, [listed], np.array([1, 0, 1]), 0, room, np.zeros(3, np.int64)
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tensorbytes._wire import reference
 from tensorbytes._wire.columns_reference import MOST_DECIMAL, MOST_SCALE
+from tensorbytes._wire.example_write_reference import FORM_ARRAY, FORM_BYTES, FORM_INT64, FORM_OTHER, FORM_TEXT
 from tensorbytes._wire.filters_reference import MOST_BITS
 from tensorbytes._wire.huffman_reference import PLANES_SLACK
 from tensorbytes._wire.huffman_reference import SLACK as HUFFMAN_SLACK
@@ -78,6 +79,7 @@ strings_unpack = kernel.strings_unpack
 resync = salvage.resync
 closing = salvage.closing
 bytes_offsets = examples.bytes_offsets
+collect_row = examples.collect_row
 example_count = examples.example_count
 example_fill = examples.example_fill
 example_fill_all = examples.example_fill_all
@@ -117,6 +119,11 @@ __all__ = [
     "BAD_LENGTH",
     "CUT_HEADER",
     "CUT_PAYLOAD",
+    "FORM_ARRAY",
+    "FORM_BYTES",
+    "FORM_INT64",
+    "FORM_OTHER",
+    "FORM_TEXT",
     "HUFFMAN_SLACK",
     "LARGE_PAYLOAD",
     "MOST_BITS",
@@ -130,6 +137,7 @@ __all__ = [
     "bits_unpack",
     "bytes_offsets",
     "closing",
+    "collect_row",
     "crc32c",
     "decimal_parse",
     "decimal_sizes",

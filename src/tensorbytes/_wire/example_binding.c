@@ -2,6 +2,8 @@
  * that no call can read or write outside, then runs without the GIL. */
 #include "binding.h"
 
+#include <string.h>
+
 #include "example.h"
 
 /* The buffers of one call, released together. Those not given are NULL with a count of 0. */
@@ -325,6 +327,113 @@ static PyObject *py_bytes_offsets(PyObject *module, PyObject *const *args, Py_ss
     return result;
 }
 
+/* The usual forms of values, which collect_row keeps by itself; shared with Python. */
+enum { FORM_OTHER = 0, FORM_BYTES = 1, FORM_TEXT = 2, FORM_INT64 = 3, FORM_ARRAY = 4 };
+
+/* The bytes of an array of just the right class, items and sizes, (class, format, sizes); NULL without an error if it
+ * is anything else. */
+static PyObject *copy_array(PyObject *value, PyObject *wanted)
+{
+    if (!PyTuple_Check(wanted) || PyTuple_Size(wanted) != 3) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of (class, format, sizes)");
+        return NULL;
+    }
+    if ((PyObject *)Py_TYPE(value) != PyTuple_GetItem(wanted, 0))
+        return NULL;
+    const char *format = PyBytes_AsString(PyTuple_GetItem(wanted, 1));
+    PyObject *sizes = PyTuple_GetItem(wanted, 2), *copy = NULL;
+    Py_ssize_t rank = PyTuple_Size(sizes);
+    Py_buffer view;
+    if (!format || rank < 0)
+        return NULL;
+    if (PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
+        PyErr_Clear(); /* not contiguous, or of items that no buffer has */
+        return NULL;
+    }
+    int fits = view.ndim == rank && view.format && !strcmp(view.format, format);
+    for (Py_ssize_t i = 0; fits && i < rank; i++) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(sizes, i)); /* negative: any */
+        fits = size < 0 ? !PyErr_Occurred() : view.shape[i] == size;
+    }
+    if (fits)
+        copy = PyBytes_FromStringAndSize(view.buf, view.len);
+    PyBuffer_Release(&view);
+    return copy;
+}
+
+/* What is to be kept of a value in a usual form, and its size; NULL without an error if it has another form. */
+static PyObject *usual_form(PyObject *value, size_t form, PyObject *detail, Py_ssize_t *size)
+{
+    PyObject *kept = NULL;
+    int overflow = 0;
+    if (form == FORM_BYTES && PyBytes_CheckExact(value)) {
+        kept = Py_NewRef(value);
+    } else if (form == FORM_TEXT && PyUnicode_CheckExact(value)) {
+        kept = PyUnicode_AsUTF8String(value);
+        if (!kept && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+            PyErr_Clear();
+    } else if (form == FORM_INT64 && PyLong_CheckExact(value)) {
+        (void)PyLong_AsLongLongAndOverflow(value, &overflow);
+        *size = 8;
+        return overflow ? NULL : Py_NewRef(value);
+    } else if (form == FORM_ARRAY) {
+        kept = copy_array(value, detail);
+        *size = kept ? PyBytes_Size(kept) : 0;
+        return kept;
+    }
+    *size = kept ? PyBytes_Size(kept) + 8 : 0;
+    return kept;
+}
+
+/* One value of a row for its column, (name, form, detail, values, add). Returns its size, or -1 with an error. */
+static Py_ssize_t collect_value(PyObject *row, PyObject *column)
+{
+    size_t form;
+    if (!PyTuple_Check(column) || PyTuple_Size(column) != 5) {
+        PyErr_SetString(PyExc_TypeError, "expected tuples of (name, form, detail, values, add)");
+        return -1;
+    }
+    if (!binding_position(PyTuple_GetItem(column, 1), FORM_ARRAY, &form))
+        return -1;
+    PyObject *value = PyObject_GetItem(row, PyTuple_GetItem(column, 0));
+    if (!value)
+        return -1;
+    Py_ssize_t size = -1;
+    PyObject *kept = usual_form(value, form, PyTuple_GetItem(column, 2), &size);
+    if (kept) {
+        if (PyList_Append(PyTuple_GetItem(column, 3), kept) < 0)
+            size = -1;
+        Py_DECREF(kept);
+    } else if (!PyErr_Occurred()) {
+        PyObject *told = PyObject_CallFunctionObjArgs(PyTuple_GetItem(column, 4), value, NULL);
+        size = told ? PyLong_AsSsize_t(told) : -1;
+        Py_XDECREF(told);
+    } else {
+        size = -1;
+    }
+    Py_DECREF(value);
+    return size;
+}
+
+static PyObject *py_collect_row(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    Py_ssize_t total = 0;
+    (void)module;
+    if (!binding_arguments("collect_row", n, 2, 2))
+        return NULL;
+    if (!PyTuple_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of columns");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_Size(args[1]); i++) {
+        Py_ssize_t size = collect_value(args[0], PyTuple_GetItem(args[1], i));
+        if (size < 0 && PyErr_Occurred())
+            return NULL;
+        total += size;
+    }
+    return PyLong_FromSsize_t(total);
+}
+
 /* (kind, key, steps, offsets, present, values, string_offsets) of a column, checked for the rows from .. to. */
 static int take_column(struct buffers *b, PyObject *const *args, size_t from, size_t to, struct example_column *c)
 {
@@ -462,6 +571,7 @@ PyMethodDef example_methods[] = {
     {"example_fill_all", FAST(example_fill_all), "the same for several columns"},
     {"example_fill_bytes", FAST(example_fill_bytes), "the values of lists of bytes"},
     {"bytes_offsets", FAST(bytes_offsets), "where byte strings would be, end to end"},
+    {"collect_row", FAST(collect_row), "the values of a row, each kept by its column"},
     {"example_records", FAST(example_records), "the framed records of rows, end to end"},
     {NULL, NULL, 0, NULL},
 };

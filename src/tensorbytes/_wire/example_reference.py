@@ -27,6 +27,7 @@ from tensorbytes._wire.example_write_reference import (
     MISSING,
     Array,
     bytes_offsets,
+    collect_row,
     example_records,
     items_of,
     known_kind,
@@ -36,6 +37,7 @@ from tensorbytes.typing import Buffer, bytes_view
 
 __all__ = [
     "bytes_offsets",
+    "collect_row",
     "example_count",
     "example_fill",
     "example_fill_bytes",

@@ -10,7 +10,7 @@ The twin of example_write.c, as example_reference.py is of example.c. A map entr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -128,6 +128,28 @@ def _packed(values: Array) -> bytes:
         out[starts[longer] + position] = numbers[longer] >> np.uint64(7 * position) & np.uint64(0x7F) | np.uint64(0x80)
     out[ends - 1] &= 0x7F
     return out.tobytes()
+
+
+# The usual forms of values, of which `collect_row` needs nobody's help to keep a copy.
+FORM_OTHER, FORM_BYTES, FORM_TEXT, FORM_INT64, FORM_ARRAY = range(5)
+
+# (name, form, detail, values, add); see `collect_row`
+RowColumn: TypeAlias = tuple[str, int, Any, list[Any], Callable[[Any], int]]
+
+
+def collect_row(row: Mapping[str, Any], columns: tuple[RowColumn, ...]) -> int:
+    """Gives every column its value of a row, and returns about how many bytes that makes.
+
+    `add(value)` keeps a copy of the value, checked, and says its size. Values of the column's usual form need no call
+    of it, for what it would do is known: a copy joins the list `values`.
+
+        FORM_BYTES  bytes, as they are; size + 8
+        FORM_TEXT   str that has a form in UTF-8, as that; size + 8
+        FORM_INT64  int of 64 bits, as it is; 8
+        FORM_ARRAY  an array of the class, the format and the sizes (negative: any) that `detail` has, contiguous, as
+                    bytes; size
+    """
+    return sum(add(row[name]) for name, _, _, _, add in columns)
 
 
 def bytes_offsets(items: Sequence[object], offsets: Buffer) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import _wire, dtypes
+from tensorbytes._wire.example_write_reference import RowColumn
 from tensorbytes.errors import RECORDS, SchemaError, SchemaWarning, UsageError, naming_parameters
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema, sidecar_path
@@ -150,7 +151,7 @@ class RecordWriter(Closable):
         self._memory = Memory()
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
-        self._required: Adders = []
+        self._required: tuple[RowColumn, ...] = ()
         self._optional: Adders = []
         self._width = -1  # how many features a row must have
         self._most_rows = _ROWS * min(shards, _MOST_CHUNKS)
@@ -212,14 +213,13 @@ class RecordWriter(Closable):
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
-        check_between_calls(self, self._lock)
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            check_between_calls(self, self._lock)
         if type(row) is not dict:
             row = accept.as_row(row)
         with self._lock:
-            size = 0
             try:
-                for name, add in self._required:
-                    size += add(row[name])
+                size = _wire.collect_row(row, self._required)
                 if self._optional:
                     size += self._write_optional(row)
                 elif len(row) != self._width:
@@ -329,11 +329,15 @@ class RecordWriter(Closable):
         self._retire()
         if schema is None or self._files.closed:
             return
+        required: list[RowColumn] = []
         for name, (is_list, key, feature) in schema.columns.items():
             collected = collector(key, feature, is_list)
             self._collectors[name] = (is_list, collected)
-            (self._optional if feature.optional else self._required).append((name, collected.add))
-        self._width = len(self._required)
+            if feature.optional:
+                self._optional.append((name, collected.add))
+            else:
+                required.append((name, *collected.usual, collected.add))
+        self._required, self._width = tuple(required), len(required)
 
     def _drain(self) -> None:
         """Turn the collected rows into records."""
@@ -656,7 +660,7 @@ class RecordWriter(Closable):
 
     def _retire(self) -> None:
         """No row fits from here on."""
-        self._collectors, self._required, self._optional, self._width = {}, [], [], -1
+        self._collectors, self._required, self._optional, self._width = {}, (), [], -1
 
     def __enter__(self) -> RecordWriter:
         return self
