@@ -515,3 +515,18 @@ def test_sizes_around_each_length_of_a_length(kernel, count):
     rows = Column(BYTES, [[bytes(count - extra)] for extra in range(12)], False)
     record = framed(kernel, {"a": rows}, None, 0, 12)
     assert record == _wire.frames([[encode_example({"a": rows.of(i)})] for i in range(12)])
+
+
+@KERNELS
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 16, 17, 90, 118, 119, 120, 121, 127, 128, 300])
+def test_keys_and_lists_around_the_shortest_entries(kernel, size):
+    """Entries whose lengths all take one byte have a way of their own."""
+    key = "k" * size
+    lengths = [0, 1, 2, *range(max(108 - size, 0), 132 - size), 110, 128]
+    for rows in (
+        Column(INT64, [[1] * length for length in lengths], False),
+        Column(FLOAT, [[0.5] * (length // 4) for length in lengths], False),
+        Column(BYTES, [[b"x" * max(length - 2, 0)] if length else [] for length in lengths], False),
+    ):
+        record = framed(kernel, {key: rows}, None, 0, len(lengths))
+        assert record == _wire.frames([[encode_example({key: rows.of(i)})] for i in range(len(lengths))])

@@ -4,7 +4,7 @@
 
 #include "wire.h"
 
-static size_t varint_size(uint64_t value)
+static inline size_t varint_size(uint64_t value)
 {
     if (value < 0x80) /* most of them */
         return 1;
@@ -18,16 +18,38 @@ static size_t varint_size(uint64_t value)
 #endif
 }
 
-static uint8_t *put_varint(uint8_t *out, uint64_t value)
+static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
 {
+    if (value < 0x80) {
+        *out = (uint8_t)value;
+        return out + 1;
+    }
     for (; value >= 0x80; value >>= 7)
         *out++ = (uint8_t)(value | 0x80);
     *out++ = (uint8_t)value;
     return out;
 }
 
+/* memcpy, without the call where there is little to copy. */
+static inline uint8_t *put_bytes(uint8_t *out, const uint8_t *from, size_t size)
+{
+    if (size > 16) {
+        memcpy(out, from, size);
+    } else if (size >= 8) { /* the first and the last of them, which may overlap */
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + size - 8, 8);
+        memcpy(out, &first, 8);
+        memcpy(out + size - 8, &last, 8);
+    } else {
+        for (size_t i = 0; i < size; i++)
+            out[i] = from[i];
+    }
+    return out + size;
+}
+
 /* The size of a length-delimited field with a tag of one byte. */
-static size_t field_size(size_t content)
+static inline size_t field_size(size_t content)
 {
     return 1 + varint_size(content) + content;
 }
@@ -43,7 +65,7 @@ static uint64_t integer_at(const struct example_column *c, int64_t index)
 }
 
 /* The packed bytes of values from .. to, or all entries of a BytesList. */
-static size_t content_size(const struct example_column *c, int64_t from, int64_t to)
+static inline size_t content_size(const struct example_column *c, int64_t from, int64_t to)
 {
     size_t size = 0;
     if (c->kind == KIND_FLOAT)
@@ -69,7 +91,7 @@ static size_t feature_size(const struct example_column *c, size_t content)
     return field_size(list_size(c, content));
 }
 
-static size_t content_of(const struct example_column *c, int64_t index)
+static inline size_t content_of(const struct example_column *c, int64_t index)
 {
     return content_size(c, c->offsets[index], c->offsets[index + 1]);
 }
@@ -94,6 +116,12 @@ static size_t entry_size(const struct example_column *c, size_t value)
     return field_size(c->key_size) + field_size(value);
 }
 
+/* Whether every length in the entry of a plain feature takes one byte. */
+static inline int is_short(const struct example_column *c, size_t content)
+{
+    return !c->steps && content < 120 && c->key_size < 120 - content;
+}
+
 /* What all entries of some columns take in a row; notes what each of them was measured to be. */
 static size_t measure_entries(const struct example_column *columns, size_t count, size_t row, int64_t *measured)
 {
@@ -104,8 +132,12 @@ static size_t measure_entries(const struct example_column *columns, size_t count
             measured[i] = -1;
             continue;
         }
-        measured[i] = (int64_t)(c->steps ? steps_size(c, row) : content_of(c, (int64_t)row));
-        size += field_size(entry_size(c, value_size(c, measured[i])));
+        size_t content = c->steps ? steps_size(c, row) : content_of(c, (int64_t)row);
+        measured[i] = (int64_t)content;
+        if (is_short(c, content))
+            size += c->key_size + content + (c->kind == KIND_BYTES || !content ? 8 : 10);
+        else
+            size += field_size(entry_size(c, value_size(c, measured[i])));
     }
     return size;
 }
@@ -123,24 +155,16 @@ size_t example_measure(const struct example_batch *b, size_t row, struct example
 
 /* ---- entries -------------------------------------------------------------- */
 
-/* The Feature of a row or step whose list has `content` bytes; returns what comes after it, NULL if the values have
- * changed meanwhile. */
-static uint8_t *put_feature(uint8_t *out, const struct example_column *c, int64_t index, size_t content)
+/* The values of a row or step, whose list has `content` bytes; returns what comes after them, NULL if they have changed
+ * meanwhile. */
+static inline uint8_t *put_values(uint8_t *out, const struct example_column *c, int64_t index, size_t content)
 {
     int64_t from = c->offsets[index], to = c->offsets[index + 1];
-    *out++ = (uint8_t)(c->kind << 3 | 2);
-    out = put_varint(out, list_size(c, content));
-    if (c->kind != KIND_BYTES && content) {
-        *out++ = 0x0a;
-        out = put_varint(out, content);
-    }
     const uint8_t *end = out + content;
     if (c->kind == KIND_FLOAT) {
         if (content != (size_t)(to - from) * 4)
             return NULL;
-        if (content)
-            memcpy(out, c->values + 4 * from, content);
-        return out + content;
+        return content ? put_bytes(out, c->values + 4 * from, content) : out;
     }
     for (int64_t i = from; i < to; i++) {
         if (c->kind == KIND_INT64) {
@@ -156,13 +180,44 @@ static uint8_t *put_feature(uint8_t *out, const struct example_column *c, int64_
         *out++ = 0x0a;
         out = put_varint(out, length);
         if (length)
-            memcpy(out, c->values + c->string_offsets[i], length);
-        out += length;
+            out = put_bytes(out, c->values + c->string_offsets[i], length);
     }
     return out == end ? out : NULL;
 }
 
-/* The same of all steps of a row, in `size` bytes. */
+/* The Feature of a row or step. */
+static inline uint8_t *put_feature(uint8_t *out, const struct example_column *c, int64_t index, size_t content)
+{
+    *out++ = (uint8_t)(c->kind << 3 | 2);
+    out = put_varint(out, list_size(c, content));
+    if (c->kind != KIND_BYTES && content) {
+        *out++ = 0x0a;
+        out = put_varint(out, content);
+    }
+    return put_values(out, c, index, content);
+}
+
+/* The entry of a plain feature that is_short. */
+static inline uint8_t *put_short(uint8_t *out, const struct example_column *c, int64_t index, size_t content)
+{
+    size_t list = content + (c->kind == KIND_BYTES || !content ? 0 : 2);
+    out[0] = out[2] = 0x0a;
+    out[1] = (uint8_t)(c->key_size + list + 6);
+    out[3] = (uint8_t)c->key_size;
+    out = put_bytes(out + 4, c->key, c->key_size);
+    out[0] = 0x12;
+    out[1] = (uint8_t)(list + 2);
+    out[2] = (uint8_t)(c->kind << 3 | 2);
+    out[3] = (uint8_t)list;
+    out += 4;
+    if (list != content) {
+        *out++ = 0x0a;
+        *out++ = (uint8_t)content;
+    }
+    return put_values(out, c, index, content);
+}
+
+/* All steps of a row, in `size` bytes. */
 static uint8_t *put_steps(uint8_t *out, const struct example_column *c, size_t row, size_t size)
 {
     const uint8_t *end = out + size;
@@ -187,14 +242,16 @@ static uint8_t *put_entries(uint8_t *out, const struct example_column *columns, 
         const struct example_column *c = columns + i;
         if (measured[i] < 0)
             continue;
+        if (is_short(c, (size_t)measured[i])) {
+            out = put_short(out, c, (int64_t)row, (size_t)measured[i]);
+            continue;
+        }
         size_t value = value_size(c, measured[i]);
         *out++ = 0x0a;
         out = put_varint(out, entry_size(c, value));
         *out++ = 0x0a;
         out = put_varint(out, c->key_size);
-        if (c->key_size)
-            memcpy(out, c->key, c->key_size);
-        out += c->key_size;
+        out = put_bytes(out, c->key, c->key_size);
         *out++ = 0x12;
         out = put_varint(out, value);
         out = c->steps ? put_steps(out, c, row, value) : put_feature(out, c, (int64_t)row, (size_t)measured[i]);
