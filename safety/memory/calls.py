@@ -17,6 +17,18 @@ WORDS = np.array([0, 3, 3, 9], np.int64)
 SPANS = np.array([[0, 6]], np.int64)
 
 
+def _usuals() -> list[tuple[str, tuple[int, Any, list[Any]]]]:
+    """Columns for collect_row, one of each form."""
+    sizes = (bytes, b"B", (400,))
+    return [
+        ("a", (1, None, [])),
+        ("b", (2, None, [])),
+        ("c", (3, None, [])),
+        ("d", (4, sizes, [])),
+        ("a", (0, None, [])),
+    ]
+
+
 def _kernel() -> dict[str, Call]:
     data, plane, room = bytes(range(64)), bytes(400), np.empty(600, np.uint8)
     offsets, places, notes = np.zeros(3, np.int64), np.zeros((4, 2), np.int64), np.zeros(4, np.uint8)
@@ -29,7 +41,8 @@ def _kernel() -> dict[str, Call]:
     planes = np.empty(500, np.uint8)
     planes_size = _wire.planes_encode(plane, planes, room, 4, True)
     none = (None,) * 3
-    column = (3, b"key", None, np.array([0, 2, 4], np.int64), None, np.arange(4), None, 0)
+    column = (3, b"key", None, np.array([0, 2, 4], np.int64), None, np.arange(4), None)
+    listed = (3, b"key", np.array([0, 1, 2]), *column[3:])
     return {
         "crc32c": lambda: _wire.crc32c(data),
         "scan": lambda: _wire.scan(record, 0, True, places),
@@ -54,12 +67,14 @@ def _kernel() -> dict[str, Call]:
             ints, SPANS, 0, 0, b"a", np.array([0, 1]), np.array([3, 0, 1]), 1, 0, [np.empty(1, np.int64), *none, None]
         ),
         "example_fill_bytes": lambda: _wire.example_fill_bytes(ints, SPANS, offsets, room),
-        "example_sizes": lambda: _wire.example_sizes(*column, np.zeros(2, np.int64)),
-        "example_write": lambda: _wire.example_write(*column, np.array([0, 60]), room),
-        "example_record_sizes": lambda: _wire.example_record_sizes(WORDS, None, np.zeros(4, np.int64)),
-        "example_frame": lambda: _wire.example_frame(
-            room, np.array([0, 200]), np.array([50, 60]), None, np.zeros(2, np.int64), None, False
+        "bytes_offsets": lambda: _wire.bytes_offsets([data, plane], np.zeros(3, np.int64)),
+        "collect_row": lambda: _wire.collect_row(
+            {"a": b"abc", "b": "abc", "c": 1 << 40, "d": plane}, tuple((name, *usual, len) for name, usual in _usuals())
         ),
+        "example_records": lambda: _wire.example_records(
+            [column] * 2, [listed], np.array([1, 0, 1]), 0, room, np.zeros(3, np.int64)
+        ),
+        "start_writeback": lambda: _wire.start_writeback(1, 0, 0),
         "huffman_encode": lambda: _wire.huffman_encode(plane, room),
         "huffman_decode": lambda: _wire.huffman_decode(code[:size], bytearray(400)),
         "planes_encode": lambda: _wire.planes_encode(plane, room, bytearray(400), 4, True),

@@ -23,7 +23,6 @@ from tests.support.example_bytes import (
     STRINGS,
     by_maps,
     grammars,
-    plain,
     plain_map,
     seeded,
 )
@@ -362,11 +361,9 @@ class Column:
         values = self.rows[row]
         return [(self.kind, step) for step in values] if self.sequence else (self.kind, values)
 
-    def sizes(self, kernel, key, first, sizes):
-        assert kernel.example_sizes(self.kind, key.encode(), *self.arrays, first, sizes) is None
-
-    def write(self, kernel, key, first, at, out):
-        assert kernel.example_write(self.kind, key.encode(), *self.arrays, first, at, out) is None
+    def whole(self, key):
+        """The column as the kernel takes it."""
+        return (self.kind, key.encode(), *self.arrays)
 
 
 def column(rng, rows, sequence):
@@ -383,28 +380,37 @@ def column(rng, rows, sequence):
     return Column(kind, [None if rng.random() < lacking else row() for _ in range(rows)], sequence)
 
 
+def columns_of(features, lists):
+    return [None if part is None else [part[key].whole(key) for key in sorted(part)] for part in (features, lists)]
+
+
+def records(kernel, features, lists, rows, first, count, room):
+    """(where records end, the bytes of all that found room, the size of the one that did not)"""
+    out, ends = filled(room + 1, np.uint8), filled(count, np.int64)
+    done, needed = kernel.example_records(*columns_of(features, lists), rows, first, out[:room], ends)
+    assert out[-1] == UNTOUCHED
+    assert (ends[done:] == UNTOUCHED).all()
+    assert (needed > 0) == (done < count)
+    size = int(ends[done - 1]) if done else 0
+    return ends[:done].tolist(), out[:size].tobytes(), needed
+
+
 def framed(kernel, features, lists, first, rows):
     """The records of rows first .. first + rows, by the kernel."""
-    parts = [features] if lists is None else [features, lists]
-    sizes = [np.zeros(rows, np.int64) for _ in parts]
-    for part, total in zip(parts, sizes, strict=True):
-        for key in part:
-            part[key].sizes(kernel, key, first, total)
-    list_sizes = None if lists is None else sizes[1]
-    whole = filled(rows, np.int64)
-    kernel.example_record_sizes(sizes[0], list_sizes, whole)
-    out = filled(whole.sum() + 1, np.uint8)
-    starts = np.cumsum(whole) - whole
-    at = [filled(rows, np.int64) for _ in parts]
-    list_at = None if lists is None else at[1]
-    kernel.example_frame(out, starts, sizes[0], list_sizes, at[0], list_at, False)
-    for part, places in zip(parts, at, strict=True):
-        for key in sorted(part):
-            part[key].write(kernel, key, first, places, out)
-    assert (at[-1] == starts + whole - 4).all()
-    kernel.example_frame(out, starts, sizes[0], list_sizes, at[0], list_at, True)
-    assert out[-1] == UNTOUCHED
-    return out[:-1].tobytes()
+    room = 0
+    while True:  # twice as much, then what it says that the next one needs
+        _, made, needed = records(kernel, features, lists, None, first, rows, room)
+        if not needed:
+            return made
+        room = max(2 * room, len(made) + needed)
+
+
+def encoded(features, lists, row):
+    """The same of one row, by the writer of messages."""
+    parts = [
+        {key: part[key].of(row) for key in part if part[key].rows[row] is not None} for part in (features, lists or {})
+    ]
+    return encode_example(parts[0]) if lists is None else encode_sequence(*parts)
 
 
 @pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
@@ -417,13 +423,7 @@ def test_what_is_written(sequence):
         lists = {key: column(rng, rows, True) for key in keys[::-1]} if sequence else None
         first = int(rng.integers(0, rows + 1))
         got = agree(framed, features, lists, first, rows - first)
-        made = []
-        for row in range(first, rows):
-            parts = [
-                {key: part[key].of(row) for key in part if part[key].rows[row] is not None}
-                for part in (features, lists or {})
-            ]
-            made.append(encode_sequence(*parts) if sequence else encode_example(parts[0]))
+        made = [encoded(features, lists, row) for row in range(first, rows)]
         assert got == _wire.frames([[record] for record in made])
         for record in payloads(got):
             ours = [plain_map(part) for part in (parse_sequence(record) if sequence else [parse_example(record)])]
@@ -431,19 +431,82 @@ def test_what_is_written(sequence):
             assert ours == (list(theirs) if sequence else [theirs])
 
 
+@st.composite
+def batches(draw):
+    """(features, feature lists or None, rows): columns of any kinds, with rows that lack some, and empty lists."""
+    rows = draw(st.integers(0, 7))
+    values = {
+        BYTES: st.binary(max_size=3) | st.sampled_from(STRINGS),
+        FLOAT: st.floats(width=32, allow_nan=False),
+        INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.sampled_from(INTEGERS),
+    }
+
+    def some(sequence):
+        keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=4))
+        made = {}
+        for key in keys:
+            kind = draw(st.sampled_from(list(values)))
+            row = st.lists(values[kind], max_size=4)
+            row = st.lists(row, max_size=3) if sequence else row
+            row = st.none() | row if draw(st.booleans()) else row
+            made[key] = Column(kind, draw(st.lists(row, min_size=rows, max_size=rows)), sequence)
+        return made
+
+    return some(False), some(True) if draw(st.booleans()) else None, rows
+
+
+@given(batches(), st.data())
+def test_records_in_any_order_and_room_agree(batch, data):
+    features, lists, rows = batch
+    order = None
+    if rows and data.draw(st.booleans()):
+        order = ints(*data.draw(st.lists(st.integers(0, rows - 1), max_size=9)))
+    total = rows if order is None else len(order)
+    first = data.draw(st.integers(0, total))
+    count = data.draw(st.integers(0, total - first))
+    wanted = [row if order is None else int(order[row]) for row in range(first, first + count)]
+    made = [_wire.frames([[encoded(features, lists, row)]]) for row in wanted]
+    size = sum(map(len, made))
+    room = data.draw(st.integers(0, size) | st.just(size))
+    ends, got, needed = agree(records, features, lists, order, first, count, room)
+    assert ends == np.cumsum([len(record) for record in made[: len(ends)]]).tolist()
+    assert got == b"".join(made[: len(ends)])
+    if needed:  # the first that does not fit, and no byte of it
+        assert needed == len(made[len(ends)]) > room - len(got)
+    else:
+        assert len(ends) == count
+
+
 @KERNELS
-def test_literal_entries(kernel):
-    column = Column(INT64, [[], [1, -1]], False)
-    sizes = ints(5, 0)
-    column.sizes(kernel, "a", 0, sizes)
-    assert sizes.tolist() == [14, 22]
-    at, out = ints(0, 9), filled(32, np.uint8)
-    column.write(kernel, "a", 0, at, out)
-    assert at.tolist() == [9, 31]
-    entry = b"\x0a\x14\x0a\x01a\x12\x0f\x1a\x0d\x0a\x0b\x01" + b"\xff" * 9 + b"\x01"
-    assert out.tobytes() == b"\x0a\x07\x0a\x01a\x12\x02\x1a\x00" + entry + bytes([UNTOUCHED])
-    assert parse_example(field(1, entry)).keys() == {"a"}
-    assert plain(parse_example(field(1, entry))["a"]) == (INT64, [1, -1])
+def test_literal_records(kernel):
+    rows = Column(INT64, [[], [1, -1]], False)
+    entries = [
+        b"\x0a\x07\x0a\x01a\x12\x02\x1a\x00",
+        b"\x0a\x14\x0a\x01a\x12\x0f\x1a\x0d\x0a\x0b\x01" + b"\xff" * 9 + b"\x01",
+    ]
+    made = [_wire.frames([[field(1, entry)]]) for entry in entries]
+    assert framed(kernel, {"a": rows}, None, 0, 2) == b"".join(made)
+    assert records(kernel, {"a": rows}, None, ints(1, 1, 0), 1, 2, 100) == ([40, 67], made[1] + made[0], 0)
+    assert records(kernel, {"a": rows}, None, None, 0, 2, 66) == ([27], made[0], 40)
+    assert records(kernel, {"a": rows}, None, None, 0, 2, 26) == ([], b"", 27)
+    assert records(kernel, {}, None, None, 0, 1, 18) == ([18], _wire.frames([[b"\x0a\x00"]]), 0)
+    assert records(kernel, {}, {}, None, 0, 1, 20) == ([20], _wire.frames([[b"\x0a\x00\x12\x00"]]), 0)
+
+
+@KERNELS
+def test_offsets_of_byte_strings(kernel):
+    class Special(bytes):
+        pass
+
+    offsets = filled(5, np.int64)
+    assert kernel.bytes_offsets([b"a", b"", b"bcd"], offsets) == 3
+    assert offsets.tolist() == [0, 1, 1, 4, UNTOUCHED]
+    assert kernel.bytes_offsets([], offsets[:1]) == 0
+    for other in ("a", bytearray(b"a"), None, Special(b"a")):
+        assert kernel.bytes_offsets([b"ab", other, b"c"], offsets) == 1
+        assert offsets[:2].tolist() == [0, 2]
+    with pytest.raises(ValueError, match=r"offsets|items"):
+        kernel.bytes_offsets([b"a", b"b"], offsets[:2])
 
 
 @KERNELS
@@ -452,3 +515,18 @@ def test_sizes_around_each_length_of_a_length(kernel, count):
     rows = Column(BYTES, [[bytes(count - extra)] for extra in range(12)], False)
     record = framed(kernel, {"a": rows}, None, 0, 12)
     assert record == _wire.frames([[encode_example({"a": rows.of(i)})] for i in range(12)])
+
+
+@KERNELS
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 16, 17, 90, 118, 119, 120, 121, 127, 128, 300])
+def test_keys_and_lists_around_the_shortest_entries(kernel, size):
+    """Entries whose lengths all take one byte have a way of their own."""
+    key = "k" * size
+    lengths = [0, 1, 2, *range(max(108 - size, 0), 132 - size), 110, 128]
+    for rows in (
+        Column(INT64, [[1] * length for length in lengths], False),
+        Column(FLOAT, [[0.5] * (length // 4) for length in lengths], False),
+        Column(BYTES, [[b"x" * max(length - 2, 0)] if length else [] for length in lengths], False),
+    ):
+        record = framed(kernel, {key: rows}, None, 0, len(lengths))
+        assert record == _wire.frames([[encode_example({key: rows.of(i)})] for i in range(len(lengths))])

@@ -30,67 +30,56 @@ def locate_call(records=PAIR, keys=b"ab", offsets=THREE, lists=0, kinds=2, spans
     return "example_locate", b"abc", records, keys, offsets, lists, bytes8(kinds), ints(*[0] * spans), bytes8(notes)
 
 
-def column_call(
-    name, kind=INT64, steps=None, offsets=THREE, present=None, values=VALUES, bounds=None, first=0,
-    rows=(0, 50), room=100,
+def records_call(
+    kind=INT64, steps=None, offsets=THREE, present=None, values=VALUES, bounds=None, order=None, first=0, count=2,
+    room=100, as_list=False,
 ):  # fmt: skip
-    out = () if name == "example_sizes" else (bytes8(room),)
-    return name, kind, b"k", steps, offsets, present, values, bounds, first, ints(*rows), *out
+    column = (kind, b"k", steps, offsets, present, values, bounds)
+    parts = ([], [column]) if as_list else ([column], None)
+    return "example_records", *parts, order, first, bytes8(room), ints(*[0] * count)
 
 
-def column_calls(name):
+def wrong_records():
     text = {"kind": BYTES, "values": b"abc"}
     return [
-        column_call(name, kind=0),
-        column_call(name, kind=4),
-        column_call(name, kind=-1),
-        column_call(name, offsets=ints(0, 1)),
-        column_call(name, offsets=ints()),
-        column_call(name, offsets=ints(0, 2, 1)),
-        column_call(name, offsets=ints(-1, 1, 2)),
-        column_call(name, offsets=ints(0, 1, 3)),
-        column_call(name, offsets=ints(0, 1, BIG)),
-        column_call(name, kind=FLOAT, offsets=ints(0, 1, 5)),
-        column_call(name, first=-1),
-        column_call(name, first=1),
-        column_call(name, first=BIG),
-        column_call(name, present=bytes8(1)),
-        column_call(name, steps=ints(0, 1)),
-        column_call(name, steps=ints(0, 1, 3)),
-        column_call(name, steps=ints(0, 2, 1)),
-        column_call(name, steps=ints(-1, 0, 1)),
-        column_call(name, steps=ints(0, 1, 2), offsets=ints()),
-        column_call(name, **text),
-        column_call(name, **text, bounds=ints(0, 1)),
-        column_call(name, **text, bounds=ints(0, 1, 4)),
-        column_call(name, **text, bounds=ints(0, 2, 1)),
-        column_call(name, **text, bounds=ints(-1, 1, 2)),
-        column_call(name, offsets=np.zeros(6, np.int64)[::2]),
+        records_call(kind=0),
+        records_call(kind=4),
+        records_call(kind=-1),
+        records_call(offsets=ints(0, 1)),
+        records_call(offsets=ints()),
+        records_call(offsets=ints(0, 2, 1)),
+        records_call(offsets=ints(-1, 1, 2)),
+        records_call(offsets=ints(0, 1, 3)),
+        records_call(offsets=ints(0, 1, BIG)),
+        records_call(kind=FLOAT, offsets=ints(0, 1, 5)),
+        records_call(first=-1),
+        records_call(first=1),
+        records_call(first=BIG),
+        records_call(present=bytes8(1)),
+        records_call(steps=ints(0, 1)),
+        records_call(steps=ints(0, 1, 3)),
+        records_call(steps=ints(0, 2, 1)),
+        records_call(steps=ints(-1, 0, 1)),
+        records_call(steps=ints(0, 1, 2), offsets=ints()),
+        records_call(**text),
+        records_call(**text, bounds=ints(0, 1)),
+        records_call(**text, bounds=ints(0, 1, 4)),
+        records_call(**text, bounds=ints(0, 2, 1)),
+        records_call(**text, bounds=ints(-1, 1, 2)),
+        records_call(offsets=np.zeros(6, np.int64)[::2]),
+        records_call(order=ints(0)),
+        records_call(order=ints(0, 2)),
+        records_call(order=ints(0, -1)),
+        records_call(order=ints(0, BIG)),
+        records_call(order=ints(0, 1), first=1),
+        records_call(order=ints(0, 1), first=BIG),
+        records_call(order=ints(1, 0), present=bytes8(1)),
+        records_call(count=3),
+        records_call(as_list=True, offsets=ints(0, 1)),
+        records_call(as_list=True, steps=ints(0, 1, 3)),
     ]
 
 
-def frame_call(starts=NOUGHT, sizes=FOUR, lists=None, at=1, list_at=None, room=22, finish=False):
-    places = None if list_at is None else ints(*[0] * list_at)
-    return "example_frame", bytes8(room), starts, sizes, lists, ints(*[0] * at), places, finish
-
-
-FRAME_CALLS = [
-    {"starts": ints(1)},
-    {"starts": ints(-1)},
-    {"starts": ints(BIG)},
-    {"sizes": ints(5)},
-    {"sizes": ints(-1)},
-    {"sizes": ints(BIG)},
-    {"sizes": ints()},
-    {"at": 0},
-    {"lists": ints(0), "list_at": 1},
-    {"lists": ints(-5), "list_at": 1, "room": 100},
-    {"lists": ints(BIG), "list_at": 1, "room": 100},
-    {"lists": ints(), "list_at": 1, "room": 100},
-    {"lists": ints(0), "list_at": None, "room": 100},
-    {"room": 21},
-    {"room": 0},
-]
 WRONG = [
     *(locate_call(records=records) for records in (ints(0, 4), ints(-1, 1), ints(0, -1), ints(1, BIG), ints(BIG, 1))),
     *(locate_call(offsets=offsets) for offsets in (ints(), ints(0, 1, 3), ints(0, 2, 1), ints(-1, 1, 2), ints(0, BIG))),
@@ -115,21 +104,24 @@ WRONG = [
     *(("example_fill", b"abc", PAIR, kind, -1, ints(0)) for kind in (-1, 0, BYTES, 4)),
     *(("example_fill_bytes", b"abc", spans, ints(0), bytes8(1)) for spans in OUTSIDE),
     ("example_fill_bytes", b"abc", PAIR, ints(), bytes8(1)),
-    *column_calls("example_sizes"),
-    *column_calls("example_write"),
-    *(column_call("example_write", rows=rows) for rows in ((-1, 50), (0, 100), (0, 101), (BIG, 0), (0, 92))),
-    column_call("example_write", room=0),
-    *(frame_call(**changes, finish=finish) for changes in FRAME_CALLS for finish in (False, True)),
-    ("example_record_sizes", ints(1, 2), None, ints(0)),
-    ("example_record_sizes", ints(1, 2), ints(1), ints(0, 0)),
+    *wrong_records(),
+    ("bytes_offsets", [b"a", b"b"], ints(0, 0)),
+    ("bytes_offsets", [], ints()),
 ]
 
 
 def test_right_calls_are_right():
     """What WRONG changes one thing of."""
-    for name, *args in (locate_call(), column_call("example_sizes"), column_call("example_write"), frame_call()):
+    for call, right in (
+        (locate_call(), None),
+        (records_call(), 2),
+        (records_call(order=ints(1, 0)), 2),
+        (records_call(as_list=True, steps=THREE), 2),
+        (records_call(room=0), 0),
+    ):
+        name, *args = call
         for kernel in BOTH:
-            assert outcome(getattr(kernel, name), args) is None
+            assert outcome(getattr(kernel, name), args) == right
 
 
 @KERNELS
@@ -167,16 +159,22 @@ def test_calls_made_at_random_agree():
             ("example_fill", b"\x0a\x01\x05\x08", spans, INT64, int(rng.integers(-1, 3)), some(3)),
             ("example_fill_bytes", b"\x0a\x01\x05\x08", spans, some(4), bytes8(2)),
         ]
-        for name in ("example_sizes", "example_write"):
-            kind = int(rng.integers(1, 4))
-            steps = np.sort(some(5)) if rng.random() < 0.5 else None
-            present = None if rng.random() < 0.5 else bytes8(3)
+        for as_list in (False, True):
             calls.append(
-                column_call(
-                    name, kind, steps, rising, present, some(4), np.sort(some(6, high=40)), int(rng.integers(0, 2)),
-                    some(3, high=30), 40,
+                records_call(
+                    kind=int(rng.integers(1, 4)),
+                    steps=np.sort(some(5)) if rng.random() < 0.5 else None,
+                    offsets=rising,
+                    present=None if rng.random() < 0.5 else bytes8(3),
+                    values=some(4),
+                    bounds=np.sort(some(6, high=40)),
+                    order=some(4) if rng.random() < 0.3 else None,
+                    first=int(rng.integers(0, 2)),
+                    count=int(rng.integers(0, 4)),
+                    room=60,
+                    as_list=as_list,
                 )
-            )  # fmt: skip
+            )
         for name, *args in calls:
             results = [outcome(getattr(kernel, name), args) for kernel in BOTH]
             assert results[0] == results[1], (name, args)

@@ -1,5 +1,5 @@
-/* Writing Examples: columns made from the input are sized, written, framed and read back; columns that change
- * between sizing and writing, as another thread's array can, are refused without a byte beyond the room. */
+/* Writing Examples: columns made from the input are written, in any room, and read back; columns that change between
+ * measuring and writing, as another thread's array can, are refused without a byte beyond what was measured. */
 #include "target.h"
 
 #include "example.h"
@@ -25,7 +25,7 @@ static int64_t rising(struct input *in, int64_t *offsets, size_t count, int64_t 
     return offsets[count];
 }
 
-static void fill(struct column *c, struct input *in, int kind, int lists)
+static void fill(struct column *c, struct input *in, int kind, int lists, const char *key)
 {
     size_t rows = lists ? (size_t)rising(in, c->steps, ROWS, 8) : ROWS;
     int64_t values = rising(in, c->offsets, rows, MOST_VALUES);
@@ -39,7 +39,7 @@ static void fill(struct column *c, struct input *in, int kind, int lists)
     for (size_t i = 0; i < ROWS; i++)
         c->present[i] = take_byte(in) & 1;
     const void *held[] = {NULL, c->bytes, c->floats, c->integers};
-    c->column = (struct example_column){kind, (const uint8_t *)"a", 1, lists ? c->steps : NULL, c->offsets,
+    c->column = (struct example_column){kind, (const uint8_t *)key, strlen(key), lists ? c->steps : NULL, c->offsets,
                                         c->present, held[kind], c->string_offsets};
 }
 
@@ -72,47 +72,83 @@ static void read_back(const uint8_t *buf, size_t n, const struct column *c, cons
     }
 }
 
+/* A batch: the columns of features, then those of feature lists. */
+#define MOST_COLUMNS 3
+struct made {
+    struct column columns[MOST_COLUMNS];
+    struct example_column views[MOST_COLUMNS];
+    int kinds[MOST_COLUMNS];
+    size_t features, lists;
+};
+
+static void fill_all(struct made *made, struct input *in)
+{
+    static const char *const keys[MOST_COLUMNS] = {"a", "", "bc"};
+    for (size_t i = 0; i < made->features + made->lists; i++) {
+        fill(made->columns + i, in, made->kinds[i], i >= made->features, keys[i]);
+        made->views[i] = made->columns[i].column;
+    }
+}
+
+/* Every record in memory of exactly its size. */
+static void write_changed(struct example_batch *batch, struct made *made, struct example_measures *m, struct input *in)
+{
+    for (size_t r = 0; r < ROWS; r++) {
+        size_t size = example_measure(batch, r, m);
+        uint8_t *out = memory(size);
+        fill_all(made, in);
+        example_put(batch, r, m, out);
+        free(out);
+    }
+}
+
+static void write_all(struct example_batch *batch, struct made *made, struct example_measures *m, struct input *in)
+{
+    int64_t ends[ROWS], records[2 * ROWS], found[2 * ROWS], order[ROWS], needed;
+    size_t total = 0, next = 0;
+    int status;
+    if (take_byte(in) & 1) {
+        for (size_t r = 0; r < ROWS; r++)
+            order[r] = take_byte(in) % ROWS;
+        batch->rows = order;
+    }
+    for (size_t r = 0; r < ROWS; r++) {
+        size_t size = example_measure(batch, batch->rows ? (size_t)order[r] : r, m);
+        records[2 * r] = (int64_t)total + 12;
+        records[2 * r + 1] = (int64_t)size - 16;
+        total += size;
+    }
+    size_t room = take_byte(in) & 1 ? total : (size_t)take_number(in, 2) % (total + 1);
+    uint8_t *out = memory(room);
+    size_t done = example_records(batch, 0, ROWS, m, out, room, ends, &needed);
+    PROMISE(done <= ROWS && (done == ROWS) == (room == total));
+    PROMISE(done == ROWS ? !needed : needed == records[2 * done + 1] + 16);
+    size_t n = done ? (size_t)ends[done - 1] : 0;
+    PROMISE(wire_scan(out, n, &next, WIRE_ALL, found, ROWS, &status) == done && next == n);
+    PROMISE(!memcmp(found, records, 2 * done * sizeof *found));
+    if (done == ROWS && !batch->rows && made->features)
+        read_back(out, n, made->columns, records, made->kinds[0]);
+    free(out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input in = {data, size};
+    struct made *made = memory(sizeof *made);
+    int64_t *measured = memory(MOST_COLUMNS * sizeof *measured);
     uint8_t choice = take_byte(&in);
-    int kind = KIND_BYTES + choice % 3, lists = choice >> 2 & 1, change = choice >> 3 & 1;
-    struct column *c = memory(sizeof *c);
-    fill(c, &in, kind, lists);
-
-    int64_t sizes[ROWS] = {0}, at[ROWS], records[2 * ROWS], list_sizes[ROWS], total = 0;
-    example_sizes(&c->column, 0, ROWS, sizes);
-    for (size_t r = 0; r < ROWS; r++) {
-        list_sizes[r] = lists ? sizes[r] : -1;
-        if (lists)
-            sizes[r] = 0;
-        records[2 * r] = total + 12;
-        records[2 * r + 1] = example_record_size(sizes[r], list_sizes[r]) - 16;
-        total += records[2 * r + 1] + 16;
-    }
-    size_t n = (size_t)total;
-    uint8_t *out = memory(n), *starts[3];
-    for (size_t r = 0; r < ROWS; r++) {
-        uint8_t *list_at = NULL, *entries;
-        starts[r] = out + records[2 * r] - 12;
-        entries = example_begin(starts[r], sizes[r], list_sizes[r], &list_at);
-        at[r] = (lists ? list_at : entries) - out;
-    }
-    if (change)
-        fill(c, &in, kind, lists);
-    int written = example_write(&c->column, 0, ROWS, out, n, at);
-    if (!change) {
-        PROMISE(written);
-        example_finish(starts, sizes, list_sizes, ROWS);
-        int64_t found[2 * ROWS];
-        size_t next = 0;
-        int status;
-        PROMISE(wire_scan(out, n, &next, WIRE_ALL, found, ROWS, &status) == ROWS && next == n);
-        PROMISE(!memcmp(found, records, sizeof found));
-        if (!lists)
-            read_back(out, n, c, records, kind);
-    }
-    free(out);
-    free(c);
+    made->features = choice & 3;
+    made->lists = (choice >> 2 & 3) % (MOST_COLUMNS - made->features + 1);
+    for (size_t i = 0; i < MOST_COLUMNS; i++)
+        made->kinds[i] = KIND_BYTES + take_byte(&in) % 3;
+    fill_all(made, &in);
+    struct example_batch batch = {made->views, made->features, made->lists, made->lists || choice >> 4 & 1, NULL};
+    struct example_measures measures = {.columns = measured};
+    if (choice >> 5 & 1)
+        write_changed(&batch, made, &measures, &in);
+    else
+        write_all(&batch, made, &measures, &in);
+    free(measured);
+    free(made);
     return 0;
 }

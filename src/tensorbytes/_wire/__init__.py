@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tensorbytes._wire import reference
 from tensorbytes._wire.columns_reference import MOST_DECIMAL, MOST_SCALE
+from tensorbytes._wire.example_write_reference import FORM_ARRAY, FORM_BYTES, FORM_INT64, FORM_OTHER, FORM_TEXT
 from tensorbytes._wire.filters_reference import MOST_BITS
 from tensorbytes._wire.huffman_reference import PLANES_SLACK
 from tensorbytes._wire.huffman_reference import SLACK as HUFFMAN_SLACK
@@ -78,20 +79,20 @@ frames = kernel.frames
 frame_header = kernel.frame_header
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
+start_writeback = kernel.start_writeback
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
 resync = salvage.resync
 closing = salvage.closing
+bytes_offsets = examples.bytes_offsets
+collect_row = examples.collect_row
 example_count = examples.example_count
 example_decode = decoding.example_decode
 example_fill = examples.example_fill
 example_fill_bytes = examples.example_fill_bytes
-example_frame = examples.example_frame
 example_locate = examples.example_locate
-example_record_sizes = examples.example_record_sizes
-example_sizes = examples.example_sizes
+example_records = examples.example_records
 example_steps = examples.example_steps
-example_write = examples.example_write
 huffman_encode = huffman.huffman_encode
 huffman_decode = huffman.huffman_decode
 planes_encode = huffman.planes_encode
@@ -126,6 +127,11 @@ __all__ = [
     "BAD_LENGTH",
     "CUT_HEADER",
     "CUT_PAYLOAD",
+    "FORM_ARRAY",
+    "FORM_BYTES",
+    "FORM_INT64",
+    "FORM_OTHER",
+    "FORM_TEXT",
     "HUFFMAN_SLACK",
     "LARGE_PAYLOAD",
     "MOST_BITS",
@@ -137,7 +143,9 @@ __all__ = [
     "accumulate",
     "bits_pack",
     "bits_unpack",
+    "bytes_offsets",
     "closing",
+    "collect_row",
     "crc32c",
     "decimal_parse",
     "decimal_sizes",
@@ -147,12 +155,9 @@ __all__ = [
     "example_decode",
     "example_fill",
     "example_fill_bytes",
-    "example_frame",
     "example_locate",
-    "example_record_sizes",
-    "example_sizes",
+    "example_records",
     "example_steps",
-    "example_write",
     "fields",
     "frame",
     "frame_header",
@@ -174,6 +179,7 @@ __all__ = [
     "resync",
     "row_dicts",
     "scan",
+    "start_writeback",
     "strings_list",
     "strings_pack",
     "strings_unpack",

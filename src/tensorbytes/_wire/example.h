@@ -14,8 +14,8 @@
  *
  * Records of unusual build (merged messages, unknown fields, anything malformed) are
  * odd and left to the general parser, which rewrites them in the usual form or says what is
- * wrong. Writing takes two: the size of every entry of a column, then the entries, each at the
- * place that the sizes have given it. example_reference.py defines what each must compute.
+ * wrong. Writing takes one: record after record is measured, written and given its checksum.
+ * example_reference.py defines what each must compute.
  */
 #ifndef TENSORBYTES_EXAMPLE_H
 #define TENSORBYTES_EXAMPLE_H
@@ -105,7 +105,7 @@ size_t example_decode(struct example_job *job, size_t row, int *outcome, size_t 
 
 /* A column to be written. Row r has the values offsets[r] .. offsets[r + 1]; with steps it is a
  * FeatureList of steps[r] .. steps[r + 1], and step s has the values offsets[s] .. offsets[s + 1].
- * Strings i is bytes[string_offsets[i] .. string_offsets[i + 1]). */
+ * String i is bytes[string_offsets[i] .. string_offsets[i + 1]). */
 struct example_column {
     int kind;
     const uint8_t *key;
@@ -117,21 +117,31 @@ struct example_column {
     const int64_t *string_offsets;  /* KIND_BYTES */
 };
 
-/* Adds to sizes[i] what the column's entry takes in row first + i. */
-void example_sizes(const struct example_column *column, size_t first, size_t count, int64_t *sizes);
+/* Columns to be written together: the features of each record and, of SequenceExamples, their feature lists. */
+struct example_batch {
+    const struct example_column *columns; /* the features, then the feature lists */
+    size_t features, lists;
+    int sequence;                         /* whether the records are SequenceExamples */
+    const int64_t *rows;                  /* which row each record has; NULL: record i has row i */
+};
 
-/* Writes the entries at out + at[i], and moves at[i] past them. Returns 0 if one finds no room. */
-int example_write(const struct example_column *column, size_t first, size_t count,
-                  uint8_t *out, size_t room, int64_t *at);
+/* The sizes of one record. */
+struct example_measures {
+    size_t payload, features, lists; /* of the record, of all its entries, of those of its feature lists */
+    int64_t *columns;                /* room for one number for each column; -1: this row lacks it */
+};
 
-/* The bytes of a framed record with entries of this size; list_size is -1 for an Example. */
-int64_t example_record_size(int64_t size, int64_t list_size);
+/* The bytes that the framed record of a row takes. */
+size_t example_measure(const struct example_batch *batch, size_t row, struct example_measures *measures);
 
-/* Writes the frame's and the messages' headers of a record that starts at `out`. Returns where its
- * entries go; *list_at is set to where those of the feature lists go. */
-uint8_t *example_begin(uint8_t *out, int64_t size, int64_t list_size, uint8_t **list_at);
+/* Writes the record that was measured, but for the checksum at its end. Returns 0 if values have changed since; what
+ * is written never takes more than was measured. */
+int example_put(const struct example_batch *batch, size_t row, const struct example_measures *measures, uint8_t *out);
 
-/* Writes the checksums after the payloads of `count` records, one to three. */
-void example_finish(uint8_t *const out[3], const int64_t sizes[3], const int64_t list_sizes[3], size_t count);
+/* Writes records first .. first + count of a batch end to end, until one finds no room; ends[i] is where the i-th of
+ * them ends. Returns how many were written. *needed is 0 if these are all, else the size of the one that found no
+ * room, or -1 if values changed while they were written. */
+size_t example_records(const struct example_batch *batch, size_t first, size_t count, struct example_measures *measures,
+                       uint8_t *out, size_t room, int64_t *ends, int64_t *needed);
 
 #endif

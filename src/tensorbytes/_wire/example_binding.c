@@ -2,6 +2,8 @@
  * that no call can read or write outside, then runs without the GIL. */
 #include "binding.h"
 
+#include <string.h>
+
 #include "example.h"
 #include "wire.h"
 
@@ -408,12 +410,149 @@ static PyObject *py_example_decode(PyObject *module, PyObject *const *args, Py_s
 
 /* ---- writing -------------------------------------------------------------- */
 
-/* (kind, key, steps, offsets, present, values, string_offsets, first) of a column, checked for `rows`
- * rows from `first` on. */
-static int take_column(struct buffers *b, PyObject *const *args, size_t rows, struct example_column *c, size_t *first)
+static PyObject *py_bytes_offsets(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    int64_t *offsets, total = 0;
+    size_t room;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("bytes_offsets", n, 2, 2))
+        return NULL;
+    Py_ssize_t count = PySequence_Size(args[0]), done = 0;
+    if (count < 0)
+        return NULL;
+    if (take(&b, args[1], 1, 8, &offsets, &room)
+        && (room > (size_t)count || wrong("there are too few offsets"))) {
+        offsets[0] = 0;
+        for (; done < count; done++) {
+            PyObject *item = PySequence_GetItem(args[0], done);
+            int right = item && PyBytes_CheckExact(item);
+            total += right ? (int64_t)PyBytes_Size(item) : 0;
+            offsets[done + 1] = total;
+            Py_XDECREF(item);
+            if (!right)
+                break;
+        }
+        if (!PyErr_Occurred())
+            result = PyLong_FromSsize_t(done);
+    }
+    release(&b);
+    return result;
+}
+
+/* The usual forms of values, which collect_row keeps by itself; shared with Python. */
+enum { FORM_OTHER = 0, FORM_BYTES = 1, FORM_TEXT = 2, FORM_INT64 = 3, FORM_ARRAY = 4 };
+
+/* The bytes of an array of just the right class, items and sizes, (class, format, sizes); NULL without an error if it
+ * is anything else. */
+static PyObject *copy_array(PyObject *value, PyObject *wanted)
+{
+    if (!PyTuple_Check(wanted) || PyTuple_Size(wanted) != 3) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of (class, format, sizes)");
+        return NULL;
+    }
+    if ((PyObject *)Py_TYPE(value) != PyTuple_GetItem(wanted, 0))
+        return NULL;
+    const char *format = PyBytes_AsString(PyTuple_GetItem(wanted, 1));
+    PyObject *sizes = PyTuple_GetItem(wanted, 2), *copy = NULL;
+    Py_ssize_t rank = PyTuple_Size(sizes);
+    Py_buffer view;
+    if (!format || rank < 0)
+        return NULL;
+    if (PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
+        PyErr_Clear(); /* not contiguous, or of items that no buffer has */
+        return NULL;
+    }
+    int fits = view.ndim == rank && view.format && !strcmp(view.format, format);
+    for (Py_ssize_t i = 0; fits && i < rank; i++) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(sizes, i)); /* negative: any */
+        fits = size < 0 ? !PyErr_Occurred() : view.shape[i] == size;
+    }
+    if (fits)
+        copy = PyBytes_FromStringAndSize(view.buf, view.len);
+    PyBuffer_Release(&view);
+    return copy;
+}
+
+/* What is to be kept of a value in a usual form, and its size; NULL without an error if it has another form. */
+static PyObject *usual_form(PyObject *value, size_t form, PyObject *detail, Py_ssize_t *size)
+{
+    PyObject *kept = NULL;
+    int overflow = 0;
+    if (form == FORM_BYTES && PyBytes_CheckExact(value)) {
+        kept = Py_NewRef(value);
+    } else if (form == FORM_TEXT && PyUnicode_CheckExact(value)) {
+        kept = PyUnicode_AsUTF8String(value);
+        if (!kept && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+            PyErr_Clear();
+    } else if (form == FORM_INT64 && PyLong_CheckExact(value)) {
+        (void)PyLong_AsLongLongAndOverflow(value, &overflow);
+        *size = 8;
+        return overflow ? NULL : Py_NewRef(value);
+    } else if (form == FORM_ARRAY) {
+        kept = copy_array(value, detail);
+        *size = kept ? PyBytes_Size(kept) : 0;
+        return kept;
+    }
+    *size = kept ? PyBytes_Size(kept) + 8 : 0;
+    return kept;
+}
+
+/* One value of a row for its column, (name, form, detail, values, add). Returns its size, or -1 with an error. */
+static Py_ssize_t collect_value(PyObject *row, PyObject *column)
+{
+    size_t form;
+    if (!PyTuple_Check(column) || PyTuple_Size(column) != 5) {
+        PyErr_SetString(PyExc_TypeError, "expected tuples of (name, form, detail, values, add)");
+        return -1;
+    }
+    if (!binding_position(PyTuple_GetItem(column, 1), FORM_ARRAY, &form))
+        return -1;
+    PyObject *value = PyObject_GetItem(row, PyTuple_GetItem(column, 0));
+    if (!value)
+        return -1;
+    Py_ssize_t size = -1;
+    PyObject *kept = usual_form(value, form, PyTuple_GetItem(column, 2), &size);
+    if (kept) {
+        if (PyList_Append(PyTuple_GetItem(column, 3), kept) < 0)
+            size = -1;
+        Py_DECREF(kept);
+    } else if (!PyErr_Occurred()) {
+        PyObject *told = PyObject_CallFunctionObjArgs(PyTuple_GetItem(column, 4), value, NULL);
+        size = told ? PyLong_AsSsize_t(told) : -1;
+        Py_XDECREF(told);
+    } else {
+        size = -1;
+    }
+    Py_DECREF(value);
+    return size;
+}
+
+static PyObject *py_collect_row(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    Py_ssize_t total = 0;
+    (void)module;
+    if (!binding_arguments("collect_row", n, 2, 2))
+        return NULL;
+    if (!PyTuple_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of columns");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_Size(args[1]); i++) {
+        Py_ssize_t size = collect_value(args[0], PyTuple_GetItem(args[1], i));
+        if (size < 0 && PyErr_Occurred())
+            return NULL;
+        total += size;
+    }
+    return PyLong_FromSsize_t(total);
+}
+
+/* (kind, key, steps, offsets, present, values, string_offsets) of a column, checked for the rows from .. to. */
+static int take_column(struct buffers *b, PyObject *const *args, size_t from, size_t to, struct example_column *c)
 {
     size_t kind, step_count, offset_count, present_count, value_count, string_count;
-    if (!binding_position(args[0], KIND_INT64, &kind) || !binding_position(args[7], PY_SSIZE_T_MAX, first))
+    if (!binding_position(args[0], KIND_INT64, &kind))
         return 0;
     size_t item = kind == KIND_FLOAT ? 4 : kind == KIND_INT64 ? 8 : 1;
     c->kind = (int)kind;
@@ -425,8 +564,7 @@ static int take_column(struct buffers *b, PyObject *const *args, size_t rows, st
         || !take(b, args[6], 0, 8, &c->string_offsets, &string_count))
         return 0;
     value_count /= item;
-    size_t from = *first, to = *first + rows;
-    if (to < from || (c->present && present_count < to))
+    if (c->present && present_count < to)
         return wrong("there are fewer rows than asked for");
     if (c->steps) {
         if (!check_offsets(c->steps, from, to, step_count, offset_count ? offset_count - 1 : 0))
@@ -442,126 +580,99 @@ static int take_column(struct buffers *b, PyObject *const *args, size_t rows, st
     return check_offsets(c->offsets, from, to, offset_count, value_count);
 }
 
-static PyObject *py_example_sizes(PyObject *module, PyObject *const *args, Py_ssize_t n)
+/* The columns of a call: their buffers, what they are to the kernel, and room for its measures. */
+struct batch {
+    struct buffers *buffers;
+    struct example_column *columns;
+    int64_t *measured;
+    size_t taken; /* of the buffers */
+};
+
+static void release_batch(struct batch *batch)
 {
-    struct buffers b = {.taken = 0};
-    struct example_column column;
-    int64_t *sizes;
-    size_t count, first;
-    PyObject *result = NULL;
-    (void)module;
-    if (!binding_arguments("example_sizes", n, 9, 9))
-        return NULL;
-    if (take(&b, args[8], 1, 8, &sizes, &count) && take_column(&b, args, count, &column, &first)) {
-        Py_BEGIN_ALLOW_THREADS
-        example_sizes(&column, first, count, sizes);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    }
-    release(&b);
-    return result;
+    while (batch->taken)
+        release(&batch->buffers[--batch->taken]);
+    PyMem_Free(batch->buffers);
+    PyMem_Free(batch->columns);
+    PyMem_Free(batch->measured);
 }
 
-static PyObject *py_example_write(PyObject *module, PyObject *const *args, Py_ssize_t n)
+/* One more sequence of columns, for the rows from .. to. */
+static int take_columns(struct batch *batch, PyObject *columns, Py_ssize_t count, size_t from, size_t to)
 {
-    struct buffers b = {.taken = 0};
-    struct example_column column;
-    int64_t *at;
-    uint8_t *out;
-    size_t count, first, room;
-    int fits;
-    PyObject *result = NULL;
-    (void)module;
-    if (!binding_arguments("example_write", n, 10, 10))
-        return NULL;
-    if (take(&b, args[8], 1, 8, &at, &count) && take(&b, args[9], 1, 1, &out, &room)
-        && take_column(&b, args, count, &column, &first)) {
-        Py_BEGIN_ALLOW_THREADS
-        fits = example_write(&column, first, count, out, room, at);
-        Py_END_ALLOW_THREADS
-        if (fits || wrong("an entry does not fit: were the values changed while they were written?"))
-            result = Py_NewRef(Py_None);
-    }
-    release(&b);
-    return result;
-}
-
-static PyObject *py_example_record_sizes(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    struct buffers b = {.taken = 0};
-    const int64_t *sizes, *list_sizes;
-    int64_t *out;
-    size_t count, list_count, room;
-    PyObject *result = NULL;
-    (void)module;
-    if (!binding_arguments("example_record_sizes", n, 3, 3))
-        return NULL;
-    if (take(&b, args[0], 0, 8, &sizes, &count) && take(&b, args[1], 0, 8, &list_sizes, &list_count)
-        && take(&b, args[2], 1, 8, &out, &room)
-        && ((room >= count && (!list_sizes || list_count >= count)) || wrong("there are too few sizes"))) {
-        size_t done = 0;
-        for (; done < count && sizes[done] >= 0 && (!list_sizes || list_sizes[done] >= 0); done++)
-            out[done] = example_record_size(sizes[done], list_sizes ? list_sizes[done] : -1);
-        if (done == count || wrong("a size is negative"))
-            result = Py_NewRef(Py_None);
-    }
-    release(&b);
-    return result;
-}
-
-/* Whether record i lies within the output. */
-static int record_fits(int64_t start, int64_t size, int64_t list_size, size_t room)
-{
-    if (start < 0 || size < 0 || list_size < -1 || (uint64_t)start > room || (uint64_t)size > room
-        || (list_size > 0 && (uint64_t)list_size > room))
-        return 0;
-    return (uint64_t)example_record_size(size, list_size) <= room - (uint64_t)start;
-}
-
-static PyObject *py_example_frame(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    struct buffers b = {.taken = 0};
-    uint8_t *out, *list_place = NULL, *records[3];
-    int64_t record_sizes[3], record_list_sizes[3];
-    const int64_t *starts, *sizes, *list_sizes;
-    int64_t *at, *list_at;
-    size_t room, count, size_count, list_count, at_count, list_at_count, pending = 0;
-    PyObject *result = NULL;
-    (void)module;
-    if (!binding_arguments("example_frame", n, 7, 7))
-        return NULL;
-    int finish = PyObject_IsTrue(args[6]), fits = 1;
-    if (finish < 0)
-        return NULL;
-    if (take(&b, args[0], 1, 1, &out, &room) && take(&b, args[1], 0, 8, &starts, &count)
-        && take(&b, args[2], 0, 8, &sizes, &size_count) && take(&b, args[3], 0, 8, &list_sizes, &list_count)
-        && take(&b, args[4], 1, 8, &at, &at_count) && take(&b, args[5], 1, 8, &list_at, &list_at_count)
-        && ((size_count >= count && at_count >= count && (!list_sizes || (list_count >= count && list_at_count >= count)))
-            || wrong("there are too few sizes or places"))) {
-        Py_BEGIN_ALLOW_THREADS
-        for (size_t i = 0; i < count && fits; i++) {
-            int64_t list_size = list_sizes ? list_sizes[i] : -1;
-            fits = (!list_sizes || list_size >= 0) && record_fits(starts[i], sizes[i], list_size, room);
-            if (!fits)
-                break;
-            if (finish) {
-                records[pending] = out + starts[i];
-                record_sizes[pending] = sizes[i];
-                record_list_sizes[pending] = list_size;
-                if (++pending == 3 || i + 1 == count) {
-                    example_finish(records, record_sizes, record_list_sizes, pending);
-                    pending = 0;
-                }
-                continue;
-            }
-            at[i] = example_begin(out + starts[i], sizes[i], list_size, &list_place) - out;
-            if (list_sizes)
-                list_at[i] = list_place - out;
+    PyObject *parts[7];
+    int good = 1;
+    for (Py_ssize_t i = 0; good && i < count; i++) {
+        PyObject *column = PySequence_GetItem(columns, i);
+        good = column != NULL;
+        if (good && !(good = PyTuple_Check(column) && PyTuple_Size(column) == 7))
+            PyErr_SetString(PyExc_TypeError,
+                            "expected tuples of (kind, key, steps, offsets, present, values, string_offsets)");
+        for (int part = 0; good && part < 7; part++)
+            parts[part] = PyTuple_GetItem(column, part);
+        if (good) {
+            size_t slot = batch->taken++;
+            batch->buffers[slot].taken = 0;
+            good = take_column(&batch->buffers[slot], parts, from, to, &batch->columns[slot]);
         }
-        Py_END_ALLOW_THREADS
-        if (fits || wrong("a record is outside the output"))
-            result = Py_NewRef(Py_None);
+        Py_XDECREF(column); /* its buffers hold what they are of */
     }
+    return good;
+}
+
+/* The rows that records first .. first + count have lie in from .. to. */
+static int check_rows(const int64_t *rows, size_t row_count, size_t first, size_t count, size_t *from, size_t *to)
+{
+    *from = first;
+    *to = first + count;
+    if (!rows)
+        return *to >= first || wrong("there are fewer rows than asked for");
+    if (first > row_count || count > row_count - first)
+        return wrong("there are fewer rows than asked for");
+    *from = *to = 0;
+    for (size_t i = first; i < first + count; i++) {
+        if (rows[i] < 0 || rows[i] > PY_SSIZE_T_MAX - 1)
+            return wrong("no row has this number");
+        *to = (size_t)rows[i] >= *to ? (size_t)rows[i] + 1 : *to;
+    }
+    return 1;
+}
+
+static PyObject *py_example_records(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    struct batch batch = {.taken = 0};
+    const int64_t *rows;
+    uint8_t *out;
+    int64_t *ends, needed = 0;
+    size_t row_count, first, count, room, from, to, done = 0;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("example_records", n, 6, 6) || !binding_position(args[3], PY_SSIZE_T_MAX, &first))
+        return NULL;
+    int sequence = args[1] != Py_None;
+    Py_ssize_t features = PySequence_Size(args[0]), lists = sequence ? PySequence_Size(args[1]) : 0;
+    if (features < 0 || lists < 0)
+        return NULL;
+    size_t total = (size_t)features + (size_t)lists;
+    batch.buffers = PyMem_Calloc(total, sizeof *batch.buffers);
+    batch.columns = PyMem_Calloc(total, sizeof *batch.columns);
+    batch.measured = PyMem_Calloc(total, sizeof *batch.measured);
+    if (!batch.buffers || !batch.columns || !batch.measured) {
+        PyErr_NoMemory();
+    } else if (take(&b, args[2], 0, 8, &rows, &row_count) && take(&b, args[4], 1, 1, &out, &room)
+               && take(&b, args[5], 1, 8, &ends, &count) && check_rows(rows, row_count, first, count, &from, &to)
+               && take_columns(&batch, args[0], features, from, to)
+               && take_columns(&batch, sequence ? args[1] : args[0], lists, from, to)) {
+        struct example_batch made = {batch.columns, (size_t)features, (size_t)lists, sequence, rows};
+        struct example_measures measures = {.columns = batch.measured};
+        Py_BEGIN_ALLOW_THREADS
+        done = example_records(&made, first, count, &measures, out, room, ends, &needed);
+        Py_END_ALLOW_THREADS
+        if (needed >= 0 || wrong("a record does not fit: were the values changed while they were written?"))
+            result = Py_BuildValue("nL", (Py_ssize_t)done, (long long)needed);
+    }
+    release_batch(&batch);
     release(&b);
     return result;
 }
@@ -574,9 +685,8 @@ PyMethodDef example_methods[] = {
     {"example_count", FAST(example_count), "how many values lists have"},
     {"example_fill", FAST(example_fill), "the values of lists of float or int64"},
     {"example_fill_bytes", FAST(example_fill_bytes), "the values of lists of bytes"},
-    {"example_sizes", FAST(example_sizes), "the size of each row's entry for a column"},
-    {"example_write", FAST(example_write), "the entries of a column"},
-    {"example_record_sizes", FAST(example_record_sizes), "the size of each framed record"},
-    {"example_frame", FAST(example_frame), "headers before, checksums after the entries"},
+    {"bytes_offsets", FAST(bytes_offsets), "where byte strings would be, end to end"},
+    {"collect_row", FAST(collect_row), "the values of a row, each kept by its column"},
+    {"example_records", FAST(example_records), "the framed records of rows, end to end"},
     {NULL, NULL, 0, NULL},
 };

@@ -26,10 +26,9 @@ from tensorbytes._wire.example_write_reference import (
     INT64,
     MISSING,
     Array,
-    example_frame,
-    example_record_sizes,
-    example_sizes,
-    example_write,
+    bytes_offsets,
+    collect_row,
+    example_records,
     items_of,
     known_kind,
     rising,
@@ -37,15 +36,14 @@ from tensorbytes._wire.example_write_reference import (
 from tensorbytes.typing import Buffer, bytes_view
 
 __all__ = [
+    "bytes_offsets",
+    "collect_row",
     "example_count",
     "example_fill",
     "example_fill_bytes",
-    "example_frame",
     "example_locate",
-    "example_record_sizes",
-    "example_sizes",
+    "example_records",
     "example_steps",
-    "example_write",
 ]
 
 _ODD, _OTHER_KEY = 1, 2

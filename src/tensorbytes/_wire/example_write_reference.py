@@ -10,8 +10,9 @@ The twin of example_write.c, as example_reference.py is of example.c. A map entr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -71,28 +72,17 @@ def _totals(sizes: Array) -> Array:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
-class _Column(NamedTuple):
-    """The rows of a column that a call is about, with the sizes of all they consist of."""
-
-    key: bytes
-    present: Array  # for each row
-    values: Array  # of all lists, end to end; for strings: their offsets
-    ends: Array  # where the bytes of each list's content end, among all contents
-    steps: Array | None  # which lists make up each row; None: one each
-    entries: Array  # sizes of the map entries
+# (kind, key, steps, offsets, present, values, string_offsets)
+Column: TypeAlias = tuple[int, Buffer, Buffer | None, Buffer, Buffer | None, Buffer, Buffer | None]
 
 
-def _column(
-    kind: int, key: Buffer, steps: Buffer | None, offsets: Buffer, present: Buffer | None,
-    values: Buffer, string_offsets: Buffer | None, first: int, count: int,
-) -> _Column:  # fmt: skip
+def _entries(column: Column, first: int, last: int) -> list[bytes]:
+    """The map entry "key: feature" of each row; nothing where the row lacks the feature."""
+    kind, key, steps, offsets, present, values, string_offsets = column
     known_kind(kind)
     lists = items_of(offsets, np.int64)
     items = items_of(values, {BYTES: np.uint8, FLOAT: np.uint32, INT64: np.int64}[kind])
-    if first < 0:
-        raise IndexError(f"row {first} is none")
-    last = first + count
-    shown = np.ones(count, bool) if present is None else items_of(present, np.uint8, last)[first:last] != 0
+    shown = np.ones(last - first, bool) if present is None else items_of(present, np.uint8, last)[first:last] != 0
     rows = None
     if steps is not None:
         rows = rising(items_of(steps, np.int64), first, last, len(lists) - 1)
@@ -100,62 +90,26 @@ def _column(
     if kind == BYTES:
         strings = items_of(string_offsets, np.int64)
         bounds = rising(lists, first, last, len(strings) - 1)
-        items = rising(strings, int(bounds[0]), int(bounds[-1]), len(items))
-        sizes = _field_sizes(np.diff(items))
+        ends = rising(strings, int(bounds[0]), int(bounds[-1]), len(items))
+        contents = strings_pack(0x0A, np.ascontiguousarray(ends), items)
+        sizes = _field_sizes(np.diff(ends))
     else:
         bounds = rising(lists, first, last, len(items))
-        items = items[bounds[0] : bounds[-1]]
-        sizes = _varint_sizes(items) if kind == INT64 else np.full(len(items), 4)
-    ends = _totals(sizes)[bounds - bounds[0]]
-    contents = np.diff(ends)
-    messages = contents if kind == BYTES else np.where(contents > 0, _field_sizes(contents), 0)
-    features = _field_sizes(messages)
-    in_rows = features if rows is None else np.diff(_totals(_field_sizes(features))[rows - rows[0]])
-    name = bytes(bytes_view(key))
-    entries = len(name) + 1 + len(varint(len(name))) + _field_sizes(in_rows)
-    return _Column(name, shown, items, ends, None if rows is None else rows - rows[0], entries)
-
-
-def example_sizes(
-    kind: int, key: Buffer, steps: Buffer | None, offsets: Buffer, present: Buffer | None,
-    values: Buffer, string_offsets: Buffer | None, first: int, sizes: Buffer,
-) -> None:  # fmt: skip
-    """Adds to sizes[i] what the map entry "key: feature" takes in row first + i; nothing where present is 0.
-
-    Row r has the values offsets[r] .. offsets[r + 1]; with steps it is a FeatureList of the steps
-    steps[r] .. steps[r + 1], and step s has the values offsets[s] .. offsets[s + 1]. Values are
-    float32, int64, or bytes of which string i is string_offsets[i] .. string_offsets[i + 1].
-    """
-    target = items_of(sizes, np.int64)
-    column = _column(kind, key, steps, offsets, present, values, string_offsets, first, len(target))
-    target += np.where(column.present, _field_sizes(column.entries), 0)
-
-
-def example_write(
-    kind: int, key: Buffer, steps: Buffer | None, offsets: Buffer, present: Buffer | None,
-    values: Buffer, string_offsets: Buffer | None, first: int, at: Buffer, out: Buffer,
-) -> None:  # fmt: skip
-    """Writes the entries of `example_sizes` at out[at[i]:], and moves at[i] past them."""
-    places, target = items_of(at, np.int64), items_of(out, np.uint8)
-    column = _column(kind, key, steps, offsets, present, values, string_offsets, first, len(places))
-    if kind == BYTES:
-        contents = strings_pack(0x0A, np.ascontiguousarray(column.values), items_of(values, np.uint8))
-    else:
-        contents = _packed(column.values) if kind == INT64 else column.values.astype("<u4").tobytes()
+        numbers = items[bounds[0] : bounds[-1]]
+        contents = _packed(numbers) if kind == INT64 else numbers.astype("<u4").tobytes()
+        sizes = _varint_sizes(numbers) if kind == INT64 else np.full(len(numbers), 4)
     features = [
         _field(kind, contents[start:stop] if kind == BYTES or start == stop else _field(1, contents[start:stop]))
-        for start, stop in pairwise(column.ends.tolist())
+        for start, stop in pairwise(_totals(sizes)[bounds - bounds[0]].tolist())
     ]
-    if column.steps is not None:
+    if rows is not None:
         steps_of = [_field(1, feature) for feature in features]
-        features = [b"".join(steps_of[start:stop]) for start, stop in pairwise(column.steps.tolist())]
-    for row, feature in enumerate(features):
-        if column.present[row]:
-            entry = _field(1, _field(1, column.key) + _field(2, feature))
-            place = int(places[row])
-            if not 0 <= place <= len(target) - len(entry):
-                raise ValueError("an entry does not fit")
-            places[row] = _put(target, place, entry)
+        features = [b"".join(steps_of[start:stop]) for start, stop in pairwise((rows - rows[0]).tolist())]
+    name = _field(1, bytes(bytes_view(key)))
+    return [
+        _field(1, name + _field(2, feature)) if there else b""
+        for feature, there in zip(features, shown.tolist(), strict=True)
+    ]
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -176,46 +130,85 @@ def _packed(values: Array) -> bytes:
     return out.tobytes()
 
 
-def example_record_sizes(sizes: Buffer, list_sizes: Buffer | None, out: Buffer) -> None:
-    """The size of each framed record whose entries, and feature lists if there are any, take so many bytes."""
-    entries = items_of(sizes, np.int64)
-    lists = None if list_sizes is None else items_of(list_sizes, np.int64, len(entries))[: len(entries)]
-    target = items_of(out, np.int64, len(entries))
-    if (entries < 0).any() or (lists is not None and (lists < 0).any()):
-        raise ValueError("a size is negative")
-    target[: len(entries)] = 16 + _field_sizes(entries) + (0 if lists is None else _field_sizes(lists))
+# The usual forms of values, of which `collect_row` needs nobody's help to keep a copy.
+FORM_OTHER, FORM_BYTES, FORM_TEXT, FORM_INT64, FORM_ARRAY = range(5)
+
+# (name, form, detail, values, add); see `collect_row`
+RowColumn: TypeAlias = tuple[str, int, Any, list[Any], Callable[[Any], int]]
 
 
-def example_frame(
-    out: Buffer, starts: Buffer, sizes: Buffer, list_sizes: Buffer | None, at: Buffer, list_at: Buffer | None,
-    finish: bool,
-) -> None:  # fmt: skip
-    """Writes what stands around the entries of the record at out[starts[i]:].
+def collect_row(row: Mapping[str, Any], columns: tuple[RowColumn, ...]) -> int:
+    """Gives every column its value of a row, and returns about how many bytes that makes.
 
-    First its headers: at[i] becomes the place of its entries, list_at[i] that of its feature
-    lists' entries. When those are written, `finish` puts the checksum after them.
+    `add(value)` keeps a copy of the value, checked, and says its size. Values of the column's usual form need no call
+    of it, for what it would do is known: a copy joins the list `values`.
+
+        FORM_BYTES  bytes, as they are; size + 8
+        FORM_TEXT   str that has a form in UTF-8, as that; size + 8
+        FORM_INT64  int of 64 bits, as it is; 8
+        FORM_ARRAY  an array of the class, the format and the sizes (negative: any) that `detail` has, contiguous, as
+                    bytes; size
     """
-    target, places = items_of(out, np.uint8), items_of(starts, np.int64)
-    count = len(places)
-    entries, at = items_of(sizes, np.int64, count)[:count], items_of(at, np.int64, count)
-    lists = None if list_sizes is None else items_of(list_sizes, np.int64, count)[:count]
-    list_at = items_of(list_at, np.int64, 0 if lists is None else count)
-    records = np.empty(count, np.int64)
-    example_record_sizes(entries, lists, records)
-    most = max(entries.max(initial=0), 0 if lists is None else lists.max(initial=0))
-    if most > len(target) or ((places < 0) | (records > len(target) - places)).any():
-        raise ValueError("a record is outside the output")
-    for index, (start, size) in enumerate(zip(places.tolist(), records.tolist(), strict=True)):
-        if finish:
-            end = start + size - 4
-            _put(target, end, mask(crc32c(target[start + 12 : end])).to_bytes(4, "little"))
-            continue
-        at[index] = _put(target, start, frame_header(size - 16) + b"\x0a" + varint(int(entries[index])))
+    return sum(add(row[name]) for name, _, _, _, add in columns)
+
+
+def bytes_offsets(items: Sequence[object], offsets: Buffer) -> int:
+    """Where each item would start and end were all joined: item i is offsets[i] .. offsets[i + 1].
+
+    Returns how many items come before the first that is anything else than bytes; what is noted after these is not
+    defined.
+    """
+    target = items_of(offsets, np.int64, len(items) + 1)
+    target[0] = total = 0
+    for index, item in enumerate(items):
+        if type(item) is not bytes:
+            return index
+        total += len(item)
+        target[index + 1] = total
+    return len(items)
+
+
+# ---- records ----------------------------------------------------------------
+
+
+def example_records(
+    features: Sequence[Column], lists: Sequence[Column] | None, rows: Buffer | None, first: int, out: Buffer,
+    ends: Buffer,
+) -> tuple[int, int]:  # fmt: skip
+    """Writes framed records end to end, as many as `ends` has items: ends[i] is where the i-th of them ends.
+
+    These are the records first, first + 1, ... of the batch. Record i has row rows[i], or row i. In each column, row r
+    has the values offsets[r] .. offsets[r + 1]; with steps it is a FeatureList of the steps steps[r] .. steps[r + 1],
+    and step s has the values offsets[s] .. offsets[s + 1]. Values are float32, int64, or bytes of which string i is
+    string_offsets[i] .. string_offsets[i + 1]. Rows whose `present` is 0 lack the feature. With `lists` the records
+    are SequenceExamples.
+
+    Returns how many were written, and the size of the record that found no room; 0 if these are all.
+    """
+    target, places = items_of(out, np.uint8), items_of(ends, np.int64)
+    if first < 0:
+        raise IndexError(f"there is no record {first}")
+    wanted = _rows(rows, first, len(places))
+    low, high = (first, first + len(places)) if rows is None else (0, max(wanted, default=-1) + 1)
+    parts = [[_entries(column, low, high) for column in part] for part in (features, lists or ())]
+    at = 0
+    for index, row in enumerate(wanted):
+        payload = _field(1, b"".join(entries[row - low] for entries in parts[0]))
         if lists is not None:
-            list_at[index] = _put(target, int(at[index] + entries[index]), b"\x12" + varint(int(lists[index])))
+            payload += _field(2, b"".join(entries[row - low] for entries in parts[1]))
+        record = frame_header(len(payload)) + payload + mask(crc32c(payload)).to_bytes(4, "little")
+        if len(record) > len(target) - at:
+            return index, len(record)
+        target[at : at + len(record)] = np.frombuffer(record, np.uint8)
+        at += len(record)
+        places[index] = at
+    return len(places), 0
 
 
-def _put(target: Array, at: int, raw: bytes) -> int:
-    """The place after what was written."""
-    target[at : at + len(raw)] = np.frombuffer(raw, np.uint8)
-    return at + len(raw)
+def _rows(rows: Buffer | None, first: int, count: int) -> Sequence[int]:
+    if rows is None:
+        return range(first, first + count)
+    numbers = items_of(rows, np.int64, first + count)[first : first + count]
+    if (numbers < 0).any():
+        raise ValueError("no row has this number")
+    return numbers.tolist()  # type: ignore[no-any-return]

@@ -280,6 +280,12 @@ def prefault(buffer: Buffer) -> None:
     """Nothing to do: only the compiled kernel reaches the system call."""
 
 
+def start_writeback(fd: int, offset: int, size: int) -> None:
+    """Has the disk begin to take these bytes of a file, without waiting for it; here nothing, for it is only a hint."""
+    if fd < 0 or offset < 0 or size < 0:
+        raise IndexError("a position is negative")
+
+
 _ONE_BYTE = [bytes([value]) for value in range(128)]
 
 

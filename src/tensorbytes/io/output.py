@@ -18,11 +18,15 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tensorbytes import _wire
 from tensorbytes.errors import Hint, InUseError, TensorbytesError, UnclosedWriterWarning, UsageError
 from tensorbytes.io import hidden, holding, publish, storage
 from tensorbytes.io.holding import Hold
 from tensorbytes.io.publish import Pending
 from tensorbytes.typing import Buffer
+
+# The disk is told of this much at a time, while more is written.
+_WRITEBACK_BYTES = 4 << 20
 
 # Looks at a file to append to (the file, its path) and gives the place to go on from.
 Resume = Callable[[Any, str], int]
@@ -41,6 +45,7 @@ class OutputFile:
         self._written = 0  # bytes of it in all
         self._loose = False  # whether there may be bytes that are not whole
         self._synced = False  # whether the disk has all of them
+        self._begun = 0  # bytes that the disk was told to take
         self._durable = durable
         self._failure: BaseException | None = None  # why it was closed before its time, until that was told
         self._forgotten = False  # whether nobody will close it
@@ -65,7 +70,7 @@ class OutputFile:
             self._path = publish.follow_link(os.fspath(target))
             self._file = self._open(self._path, resume, os.fspath(target))
             _live.add(self)
-        self._written = self.size
+        self._written = self._begun = self.size
 
     def _open(self, path: str, resume: Resume | None, given: str) -> Any:
         if publish.is_special(path):
@@ -121,6 +126,10 @@ class OutputFile:
         self._written += size
         if whole:
             self.size, self._loose = self._written, False
+        if self._written - self._begun >= _WRITEBACK_BYTES and self.waits_for_disk:
+            # What is waited for at the end is on its way by then; the wait is as long as the rest takes, and as sure.
+            _wire.start_writeback(self._file.fileno(), self._begun, self._written - self._begun)
+            self._begun = self._written
 
     def check_open(self) -> None:
         if self.foreign:

@@ -121,7 +121,7 @@ class CreatedCopy(Created):
         self.files = SinkSet([Sink(OutputFile(target, durable=sync), None if compression == "none" else encoder)])
 
     def add(self, item: Any) -> None:
-        self.files.put([item])
+        self.files.put([(0, item)])
 
     def close(self) -> list[str]:
         self.files.finish()

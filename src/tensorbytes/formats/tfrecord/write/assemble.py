@@ -1,4 +1,4 @@
-"""Columns to framed records: the kernel computes where everything goes, then puts it there."""
+"""Columns to framed records, by one call of the kernel for some thousand rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from tensorbytes.typing import bytes_view
 # No protobuf runtime reads a message of 2 GiB or more.
 MAX_BYTES = (1 << 31) - 1
 _FRAME_BYTES = 16
+# Room for records is what they are expected to take, and this much more, up to a limit: what finds none gets another.
+_SLACK_BYTES = 1 << 10
+_MOST_ROOM = 8 << 20
 
 
 class KernelColumn(NamedTuple):
-    """A feature of some rows, as the kernel's writing functions take it."""
+    """A feature of some rows, as the kernel takes it to write."""
 
     kind: int
     key: bytes
@@ -40,34 +43,33 @@ def framed(
     features: Sequence[KernelColumn],
     lists: Sequence[KernelColumn] | None,
     count: int,
+    size: int,
     shards: int = 1,
     first: int = 0,
     memory: Memory = FRESH,
-) -> list[memoryview]:
-    """The records of `count` rows, for each shard the ones it gets, end to end.
+) -> list[tuple[int, memoryview]]:
+    """The records of `count` rows as (shard, records end to end), in the order in which a shard gets them.
 
-    `first` is the number of the first row: row i goes to shard i % shards. With `lists`, the
-    records are SequenceExamples.
+    `size` is about how many bytes they take. `first` is the number of the first row: row i goes to
+    shard i % shards. With `lists`, the records are SequenceExamples.
     """
-    sizes = _sizes(features, count)
-    list_sizes = None if lists is None else _sizes(lists, count)
-    record_sizes = np.empty(count, np.int64)
-    _wire.example_record_sizes(sizes, list_sizes, record_sizes)
-    largest = int(record_sizes.max(initial=0)) - _FRAME_BYTES
-    if largest > MAX_BYTES:
-        raise too_large(largest)
-    starts, bounds = _placed(record_sizes, shards, first)
-    out = memory.array(bounds[-1])
-    at, list_at = np.empty(count, np.int64), None if lists is None else np.empty(count, np.int64)
-    _wire.example_frame(out, starts, sizes, list_sizes, at, list_at, False)
-    for column in features:
-        _wire.example_write(*column, 0, at, out)
-    if lists is not None and list_at is not None:
-        for column in lists:
-            _wire.example_write(*column, 0, list_at, out)
-    _wire.example_frame(out, starts, sizes, list_sizes, at, list_at, True)
-    view = bytes_view(out)
-    return [view[start:end] for start, end in itertools.pairwise(bounds)]
+    order, bounds = (None, [0, count]) if shards == 1 else _by_shard(count, shards, first)
+    room = min(size + size // 8 + _SLACK_BYTES, _MOST_ROOM)
+    pieces: list[tuple[int, memoryview]] = []
+    done = needed = 0
+    while done < count:
+        out, ends = memory.array(max(room, needed)), np.empty(count - done, np.int64)
+        made, needed = _wire.example_records(features, lists, order, done, out, ends)
+        if needed > MAX_BYTES + _FRAME_BYTES:
+            raise too_large(needed - _FRAME_BYTES)
+        view, end = bytes_view(out), 0
+        for shard, (low, high) in enumerate(itertools.pairwise(bounds)):
+            records = min(high, done + made) - done
+            if low < done + made and high > done and records:
+                start, end = end, int(ends[records - 1])
+                pieces.append((shard, view[start:end]))
+        done += made
+    return pieces
 
 
 def too_large(size: int) -> LossError:
@@ -78,22 +80,8 @@ def too_large(size: int) -> LossError:
     )
 
 
-def _sizes(columns: Sequence[KernelColumn], count: int) -> Array:
-    sizes = np.zeros(count, np.int64)
-    for column in columns:
-        _wire.example_sizes(*column, 0, sizes)
-    return sizes
-
-
-def _placed(sizes: Array, shards: int, first: int) -> tuple[Array, list[int]]:
-    """(where each record starts, where each shard's records start and end), shard after shard."""
-    if shards == 1:
-        ends = np.cumsum(sizes)
-        return ends - sizes, [0, int(ends[-1]) if len(ends) else 0]
-    shard = (first + np.arange(len(sizes))) % shards
-    order = np.argsort(shard, kind="stable")
-    ends = np.cumsum(sizes[order])
-    starts = np.empty_like(sizes)
-    starts[order] = ends - sizes[order]
-    last = np.cumsum(np.bincount(shard, minlength=shards))
-    return starts, [0, *np.concatenate(([0], ends))[last].tolist()]
+def _by_shard(count: int, shards: int, first: int) -> tuple[Array, list[int]]:
+    """(the rows shard after shard, where each shard's rows start and end among these)"""
+    shard = (first + np.arange(count)) % shards
+    counts = np.bincount(shard, minlength=shards)
+    return np.argsort(shard, kind="stable").astype(np.int64), [0, *np.cumsum(counts).tolist()]

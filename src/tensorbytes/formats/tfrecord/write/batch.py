@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorbytes import dtypes, frameworks, quantization
+from tensorbytes import _wire, dtypes, frameworks, quantization
 from tensorbytes.errors import Hint, UnsupportedError, UsageError
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.schema import Feature
@@ -260,6 +260,9 @@ def _from_list(key: str, feature: Feature, is_list: bool, items: list[Any]) -> B
 
 def _quick_list(key: str, feature: Feature, items: list[Any]) -> BatchColumn | None:
     """A list of plain Python scalars, where that is what the feature holds."""
+    if feature.dtype == "bytes" and feature.encoding == "flat":
+        bounds = np.empty(len(items) + 1, np.int64)
+        return Blobs(key, items, bounds) if _wire.bytes_offsets(items, bounds) == len(items) else None
     types = set(map(type, items))
     if feature.dtype == "float64" and types == {float}:
         return CellColumn(key, feature, Tensor("float64", (len(items),), np.array(items, "<f8").view(np.uint8)))
@@ -267,8 +270,6 @@ def _quick_list(key: str, feature: Feature, items: list[Any]) -> BatchColumn | N
         return None
     if feature.dtype == "text" and types == {str}:
         return _quick_texts(key, feature, items)
-    if feature.dtype == "bytes" and types == {bytes}:
-        return Whole(string_column(key.encode(), feature, every(1, len(items)), items))
     if feature.dtype == "int64" and types == {int}:
         try:
             values = np.array(items, np.int64)
@@ -309,6 +310,22 @@ class Whole:
         if column.steps is not None:
             return column._replace(steps=column.steps[start : stop + 1], present=present)
         return column._replace(offsets=column.offsets[start : stop + 1], present=present)
+
+
+class Blobs:
+    """One byte string for each row, with the places that they would have end to end."""
+
+    def __init__(self, key: str, items: list[bytes], bounds: Array) -> None:
+        self._key, self._items, self._bounds = key.encode(), items, bounds
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._bounds[-1]) + 2 * len(self._bounds)
+
+    def rows(self, start: int, stop: int) -> KernelColumn:
+        bounds = self._bounds[start : stop + 1] - self._bounds[start]
+        joined = b"".join(self._items[start:stop])
+        return KernelColumn(1, self._key, None, every(1, stop - start), None, joined, bounds)
 
 
 class PresentColumn:

@@ -13,11 +13,11 @@ import itertools
 import math
 import struct
 from array import array
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tensorbytes import dtypes, frameworks
+from tensorbytes import _wire, dtypes, frameworks
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.schema import Feature
 from tensorbytes.formats.tfrecord.write import encode
@@ -29,7 +29,23 @@ _pack_float = struct.Struct("<f").pack
 _pack_double = struct.Struct("<d").pack
 
 
+class Usual(NamedTuple):
+    """The form that a collector's values usually have: those the kernel adds to its list by itself."""
+
+    form: int
+    detail: Any
+    values: list[Any]
+
+
+# Of collectors that look at every value themselves.
+UNUSUAL = Usual(_wire.FORM_OTHER, None, [])
+
+
 class Collector(Protocol):
+    @property
+    def usual(self) -> Usual:
+        """What `_wire.collect_row` may do in place of `add`."""
+
     def add(self, x: Any) -> int:
         """Keep a copy of the value; gives about how many bytes that takes."""
 
@@ -60,6 +76,13 @@ def _plain(key: str, feature: Feature) -> Collector:
     return Floats(key, feature) if feature.dtype == "float32" else Arrays(key, feature)
 
 
+def _emptied(values: list[Any]) -> list[Any]:
+    """What a list held that goes on being filled: the kernel knows it."""
+    held = values.copy()
+    values.clear()
+    return held
+
+
 def _numpy_dtypes(dtype: str) -> tuple[np.dtype[Any], ...]:
     """The dtype that arrays must have to be taken as they are; none where their values need a look too.
 
@@ -77,11 +100,13 @@ def _numpy_dtypes(dtype: str) -> tuple[np.dtype[Any], ...]:
 class Integers:
     """Scalars of an integer dtype, or bool."""
 
+    usual = UNUSUAL
+
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
         self._type = bool if feature.dtype == "bool" else int
         self._low, self._high = encode.limits(feature.dtype) or (False, True)
-        self._values = array("q")
+        self._values: list[int] = []
 
     def add(self, x: Any) -> int:
         if type(x) is self._type and self._low <= x <= self._high:
@@ -94,22 +119,20 @@ class Integers:
         del self._values[rows:]
 
     def take(self) -> KernelColumn:
-        values, self._values = np.frombuffer(self._values, np.int64), array("q")
+        values = np.frombuffer(array("q", self._values), np.int64)
+        self._values.clear()
         return KernelColumn(3, self._key, None, every(1, len(values)), None, values, None)
 
 
 class Int64s(Integers):
-    """int64 scalars: the array that keeps them knows their range."""
+    """int64 scalars."""
+
+    def __init__(self, key: str, feature: Feature) -> None:
+        super().__init__(key, feature)
+        self.usual = Usual(_wire.FORM_INT64, None, self._values)
 
     def add(self, x: Any) -> int:
-        kind = type(x)
-        if kind is not int and kind is not np.int64:
-            return super().add(x)
-        try:
-            self._values.append(x)
-        except OverflowError:
-            return super().add(x)  # says what is wrong
-        return 8
+        return super().add(int(x) if type(x) is np.int64 else x)
 
 
 class Arrays:
@@ -120,6 +143,11 @@ class Arrays:
         self._shape, self._dtypes = feature.shape, _numpy_dtypes(feature.dtype)
         self._quick = _QUICK_LISTS.get(feature.dtype) if len(feature.shape) == 1 else None
         self._parts: list[bytes] = []
+        self.usual = self._usual()
+
+    def _usual(self) -> Usual:
+        form = _array_form(self._shape, self._dtypes)
+        return UNUSUAL if form is None else Usual(_wire.FORM_ARRAY, form, self._parts)
 
     def add(self, x: Any) -> int:
         if type(x) is np.ndarray and x.dtype in self._dtypes and x.shape == self._shape:
@@ -141,13 +169,23 @@ class Arrays:
         del self._parts[rows:]
 
     def take(self) -> KernelColumn:
-        parts, self._parts = self._parts, []
+        parts = _emptied(self._parts)
         return self._column(parts, every(math.prod(n or 0 for n in self._shape), len(parts)))
 
     def _column(self, parts: list[bytes], offsets: Array) -> KernelColumn:
         feature = self._feature
         values = encode.stored(Tensor(feature.dtype, (int(offsets[-1]),), b"".join(parts)), feature.kind)
         return KernelColumn(feature.kind_number, self._key, None, offsets, None, values, None)
+
+
+def _array_form(
+    shape: tuple[int | None, ...], kinds: tuple[np.dtype[Any], ...]
+) -> tuple[type, bytes, tuple[int, ...]] | None:
+    """(class, format, sizes) of arrays that are taken as they are; None where no buffer tells of what they are."""
+    if not kinds or kinds[0].isbuiltin != 1:
+        return None
+    format = memoryview(np.empty(0, kinds[0]).data).format
+    return np.ndarray, format.encode(), tuple(-1 if n is None else n for n in shape)
 
 
 def _quick_integers(x: list[Any]) -> bytes | None:
@@ -175,19 +213,22 @@ class VaryingArrays(Arrays):
     def add(self, x: Any) -> int:
         data = x.tobytes() if type(x) is np.ndarray and self._fits(x) else self._convert(x)
         self._parts.append(data)
-        return len(data) + 8
+        return len(data)
 
     def _fits(self, x: Array) -> bool:
         return x.dtype in self._dtypes and (x.ndim == 1 == len(self._shape) or encode.fits(x.shape, self._shape))
 
     def take(self) -> KernelColumn:
-        parts, self._parts = self._parts, []
+        parts = _emptied(self._parts)
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
         return self._column(parts, offsets_of(sizes // dtypes.get(self._feature.dtype).itemsize))
 
 
 class Floats(Arrays):
     """float32 scalars."""
+
+    def _usual(self) -> Usual:
+        return UNUSUAL
 
     def add(self, x: Any) -> int:
         if type(x) is np.float32 or type(x) is float:
@@ -207,9 +248,12 @@ class Floats(Arrays):
 class Texts:
     """One text for each row."""
 
+    _form = _wire.FORM_TEXT
+
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
         self._parts: list[bytes] = []
+        self.usual = Usual(self._form, None, self._parts)
 
     def add(self, x: Any) -> int:
         if type(x) is str:
@@ -229,12 +273,14 @@ class Texts:
         del self._parts[rows:]
 
     def take(self) -> KernelColumn:
-        parts, self._parts = self._parts, []
+        parts = _emptied(self._parts)
         return string_column(self._key, self._feature, every(1, len(parts)), parts)
 
 
 class Blobs(Texts):
     """One byte string for each row."""
+
+    _form = _wire.FORM_BYTES
 
     def add(self, x: Any) -> int:
         data = x if type(x) is bytes else self._one(x)
@@ -244,6 +290,8 @@ class Blobs(Texts):
 
 class StringLists:
     """A list or an array of strings for each row."""
+
+    usual = UNUSUAL
 
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
@@ -276,7 +324,9 @@ class StringLists:
 def string_column(key: bytes, feature: Feature, offsets: Array, items: list[bytes]) -> KernelColumn:
     if feature.encoding == "base64":
         items = [encode.to_base64(item) for item in items]
-    bounds = offsets_of(np.fromiter(map(len, items), np.int64, len(items)))
+    bounds = np.empty(len(items) + 1, np.int64)
+    if _wire.bytes_offsets(items, bounds) < len(items):  # some are of a class of their own
+        bounds = offsets_of(np.fromiter(map(len, items), np.int64, len(items)))
     return KernelColumn(1, key, None, offsets, None, b"".join(items), bounds)
 
 
@@ -285,6 +335,8 @@ def string_column(key: bytes, feature: Feature, offsets: Array, items: list[byte
 
 class CellCollector:
     """Arrays as TensorProtos or raw bytes."""
+
+    usual = UNUSUAL
 
     def __init__(self, key: str, feature: Feature) -> None:
         self._key, self._feature = key.encode(), feature
@@ -331,6 +383,8 @@ class CellCollector:
 class Optional:
     """A feature that rows may lack: None stands for that."""
 
+    usual = UNUSUAL
+
     def __init__(self, inner: Collector) -> None:
         self._inner = inner
         self._present = bytearray()
@@ -355,6 +409,8 @@ class Optional:
 
 class Steps:
     """A feature list: each row is a list of steps, or an array with one step for each item of its first axis."""
+
+    usual = UNUSUAL
 
     def __init__(self, key: str, feature: Feature) -> None:
         self._feature, self._inner = feature, _plain(key, feature)

@@ -110,10 +110,10 @@ class SinkSet:
     def check_open(self) -> None:
         self._sinks[0].output.check_open()
 
-    def put(self, pieces: Iterable[Buffer], first: int = 0) -> None:
-        """Whole records for each file, from file `first` on."""
-        for sink, piece in zip(self._sinks[first:], pieces, strict=False):
-            sink.put(piece)
+    def put(self, pieces: Iterable[tuple[int, Buffer]]) -> None:
+        """Whole records, each piece for the file with this number."""
+        for file, piece in pieces:
+            self._sinks[file].put(piece)
 
     def settle(self, sync: bool) -> None:
         for sink in self._sinks:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes import _wire, dtypes
+from tensorbytes._wire.example_write_reference import RowColumn
 from tensorbytes.errors import RECORDS, SchemaError, SchemaWarning, UsageError, naming_parameters
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema, sidecar_path
@@ -49,6 +50,12 @@ _CHUNK_BYTES = 1 << 20
 _MOST_CHUNKS = 8
 # What an entry takes on disk beside its values, roughly.
 _ENTRY_BYTES = 12
+
+
+def _frames_size(columns: Sequence[Any], count: int) -> int:
+    """About how much all records take beside their values."""
+    return count * _ENTRY_BYTES * (len(columns) + 2)
+
 
 Adders = list[tuple[str, Callable[[Any], int]]]
 
@@ -144,7 +151,7 @@ class RecordWriter(Closable):
         self._memory = Memory()
         self._rows = self._bytes = 0  # rows that are collected, and about how large they are
         self._collectors: dict[str, tuple[bool, Collector]] = {}
-        self._required: Adders = []
+        self._required: tuple[RowColumn, ...] = ()
         self._optional: Adders = []
         self._width = -1  # how many features a row must have
         self._most_rows = _ROWS * min(shards, _MOST_CHUNKS)
@@ -206,14 +213,13 @@ class RecordWriter(Closable):
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
-        check_between_calls(self, self._lock)
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            check_between_calls(self, self._lock)
         if type(row) is not dict:
             row = accept.as_row(row)
         with self._lock:
-            size = 0
             try:
-                for name, add in self._required:
-                    size += add(row[name])
+                size = _wire.collect_row(row, self._required)
                 if self._optional:
                     size += self._write_optional(row)
                 elif len(row) != self._width:
@@ -323,32 +329,38 @@ class RecordWriter(Closable):
         self._retire()
         if schema is None or self._files.closed:
             return
+        required: list[RowColumn] = []
         for name, (is_list, key, feature) in schema.columns.items():
             collected = collector(key, feature, is_list)
             self._collectors[name] = (is_list, collected)
-            (self._optional if feature.optional else self._required).append((name, collected.add))
-        self._width = len(self._required)
+            if feature.optional:
+                self._optional.append((name, collected.add))
+            else:
+                required.append((name, *collected.usual, collected.add))
+        self._required, self._width = tuple(required), len(required)
 
     def _drain(self) -> None:
         """Turn the collected rows into records."""
         if not self._rows:
             return
         self._files.check_open()
-        count, self._rows, self._bytes = self._rows, 0, 0
+        count, size, self._rows, self._bytes = self._rows, self._bytes, 0, 0
         with closing_on_failure(self):
             taken = [(is_list, collected.take()) for is_list, collected in self._collectors.values()]
             if self._untold:
                 self._untold.hold(self._count + self._untold.rows, count, taken)
             else:
-                self._put(self._framed(taken, count, self._count), count)
+                self._put(self._framed(taken, count, self._count, size + _frames_size(taken, count)), count)
 
-    def _framed(self, columns: Sequence[tuple[bool, KernelColumn]], count: int, first: int) -> list[memoryview]:
+    def _framed(
+        self, columns: Sequence[tuple[bool, KernelColumn]], count: int, first: int, size: int
+    ) -> list[tuple[int, memoryview]]:
         assert self._schema is not None
         features = [column for is_list, column in columns if not is_list]
         lists = [column for is_list, column in columns if is_list] if self._schema.sequence else None
-        return framed(features, lists, count, len(self._files), first, self._memory)
+        return framed(features, lists, count, size, len(self._files), first, self._memory)
 
-    def _put(self, pieces: list[memoryview], count: int) -> None:
+    def _put(self, pieces: list[tuple[int, memoryview]], count: int) -> None:
         if not self._files.hidden:
             self._save_schema()
         self._files.put(pieces)
@@ -401,7 +413,8 @@ class RecordWriter(Closable):
         if not self._untold:
             with closing_on_failure(self):
                 for held in self._untold.release():
-                    self._put(self._framed(held.columns, held.count, held.first), held.count)
+                    pieces = self._framed(held.columns, held.count, held.first, self._most_bytes)
+                    self._put(pieces, held.count)
 
     def _end_waiting(self, now: bool = True) -> None:
         """Decide what features hold of which there were nothing but empty lists."""
@@ -518,14 +531,14 @@ class RecordWriter(Closable):
         return fitted
 
     def _write_columns(self, columns: list[tuple[bool, BatchColumn]], count: int) -> None:
-        size = sum(column.nbytes for _, column in columns) + count * _ENTRY_BYTES * (len(columns) + 2)
+        size = sum(column.nbytes for _, column in columns) + _frames_size(columns, count)
         step = max(self._most_bytes * count // max(size, 1), 1)
         base = self._count
 
-        def made(start: int) -> list[memoryview]:
+        def made(start: int) -> list[tuple[int, memoryview]]:
             stop = min(start + step, count)
             rows = [(is_list, column.rows(start, stop)) for is_list, column in columns]
-            return self._framed(rows, stop - start, base + start)
+            return self._framed(rows, stop - start, base + start, size * (stop - start) // count)
 
         starts = range(0, count, step)
         with closing_on_failure(self), contextlib.closing(map_in_order(made, starts, count_threads())) as results:
@@ -541,7 +554,7 @@ class RecordWriter(Closable):
             self._drain()
             record = _wire.frames([[payload]])
             with closing_on_failure(self):
-                self._files.put([record], self._count % len(self._files))
+                self._files.put([(self._count % len(self._files), record)])
             self._count += 1
 
     # ---- the files ----------------------------------------------------------
@@ -647,7 +660,7 @@ class RecordWriter(Closable):
 
     def _retire(self) -> None:
         """No row fits from here on."""
-        self._collectors, self._required, self._optional, self._width = {}, [], [], -1
+        self._collectors, self._required, self._optional, self._width = {}, (), [], -1
 
     def __enter__(self) -> RecordWriter:
         return self
