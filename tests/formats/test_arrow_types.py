@@ -167,6 +167,18 @@ def test_nested_types_come_apart_and_together(data):
     assert back.to_pylist() == array.to_pylist()
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.time32("ms"), pa.month_day_nano_interval(), pa.decimal128(5), pa.int8()]
+)
+def test_lists_of_nothing_have_no_elements(kind):
+    """Of a list that is null, and of others of size 0, no element is left whose width could be told by its bytes."""
+    whole = pa.large_list(pa.list_(kind, 0))
+    for lists in ([[None]], [[None, []]], [None], []):
+        array = pa.array(lists, whole)
+        found = shredding.shred(array, Budget(LIMITS), "col")
+        assert composing.compose(whole, composing.Columns(found.columns, found.masks, len(array))).equals(array)
+
+
 def test_what_has_no_neutral_form_is_listed_and_left_out_on_request(tmp_path):
     union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
     path = tmp_path / "x.arrow"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
+from tensorbytes.io import publish
 from tests.support.crash_writers import names, read, stream, writers
 from tests.support.tiers import deep_but
 
@@ -210,3 +211,22 @@ def test_a_fork_does_not_give_up_the_parents_table(tmp_path):
     run(code, tmp_path / "x.arrow")
     assert tb.load(tmp_path / "x.arrow")["x"].tolist() == [0, 1, 2]
     assert names(tmp_path) == ["x.arrow"]
+
+
+def test_names_that_are_given_back_may_be_taken_at_once(tmp_path, monkeypatch):
+    """The next writer has the same hidden names from the moment on that the claim of the one before is gone."""
+    path = str(tmp_path / "x")
+    first, taken = publish.Names(path), []
+    first.name(0)
+    discard = first._claim.discard
+
+    def discard_and_wait():
+        discard()
+        taken.append(publish.Names(path))
+        taken.append(taken[0].name(0))
+
+    monkeypatch.setattr(first._claim, "discard", discard_and_wait)
+    first.close()
+    second, name = taken
+    publish.check_name(name)
+    second.close()

@@ -133,23 +133,27 @@ def test_a_loader_decodes_the_records_of_a_batch_at_once(path, monkeypatch):
     assert asked == [20, 20, 10]
 
 
-def test_a_run_of_records_is_checked_like_each_of_them(tmp_path, monkeypatch):
+@pytest.mark.parametrize("gathered", [True, False])
+def test_a_run_of_records_is_checked_like_each_of_them(gathered, tmp_path, monkeypatch):
     file = tmp_path / "a"
     data = bytearray(by_hand(numbered(20)))
     file.write_bytes(data)
     records = open_records(file)
     assert len(records) == 20
+    if not gathered:  # as from streams, and where a file can't be read at a place
+        monkeypatch.setattr(Index, "_gathered", lambda *_: None)
     one_by_one, check = [], Index._check
     monkeypatch.setattr(Index, "_check", lambda *args: one_by_one.append(args[1]) or check(*args))
     assert records[3:19]["i"].tolist() == list(range(3, 19))
     assert one_by_one == []
-    assert records[[3, 5, 4, 9]]["i"].tolist() == [3, 5, 4, 9]
-    assert one_by_one == [3, 4, 5, 9], "there are others between them"
+    assert records[[3, 5, 4, 9, 4]]["i"].tolist() == [3, 5, 4, 9, 4]
+    assert one_by_one == ([] if gathered else [3, 4, 5, 9]), "there are others between them"
     data[len(data) // 2] ^= 1  # of the same size, in the same instant
     with open(file, "r+b") as out:
         out.write(data)
-    with pytest.raises(tb.errors.CorruptError, match="record"):
-        records[0:20]
+    for which in (slice(0, 20), [*range(19, -1, -1)]):
+        with pytest.raises(tb.errors.CorruptError, match="record"):
+            records[which]
 
 
 # ---- pickles -----------------------------------------------------------------------

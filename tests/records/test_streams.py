@@ -15,6 +15,7 @@ from tensorbytes.errors import DamageWarning, Limits
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tests.support.record_cases import by_hand, expected, plain_batches, plain_rows, stream, write
 from tests.support.record_cases import example as made
+from tests.support.streams import Onwards
 from tests.support.wire_bytes import framed, masked_crc
 
 SCHEMA = {"i": "int64"}
@@ -134,19 +135,21 @@ def test_a_record_that_is_longer_than_its_file(tmp_path):
             for _ in open_records(path, schema=SCHEMA):
                 pass
         assert caught.value.at == len(by_hand(payloads_of(2)))
-    with pytest.raises(errors.CorruptError, match="ends inside record 0"):
-        next(iter(open_records(io.BytesIO(header + bytes(100)), schema=SCHEMA)))
+    for more in (100, 9 << 20):
+        with pytest.raises(errors.CorruptError, match="ends inside record 0"):
+            next(iter(open_records(io.BytesIO(header + bytes(more)), schema=SCHEMA)))
     with pytest.raises(errors.LimitError, match=rf"a record of {(1 << 40) + 16} bytes, .*\(record 0, byte 0\)"):
-        next(iter(open_records(io.BytesIO(header + bytes(9 << 20)), schema=SCHEMA)))
+        next(iter(open_records(Onwards(header + bytes(9 << 20)), schema=SCHEMA)))
 
 
 def test_streams_are_held_to_the_limit():
     big = framed(made(i=[1], s=[bytes(9 << 20)]))
-    assert [int(row["i"]) for row in open_records(io.BytesIO(big), schema=SCHEMA)] == [1]
+    for stream_of in (io.BytesIO, Onwards):
+        assert [int(row["i"]) for row in open_records(stream_of(big), schema=SCHEMA)] == [1]
     with pytest.raises(
         errors.LimitError, match=r"a record of .* bytes, over the limit of 1048576 \(record 0, byte 0\)"
     ):
-        list(open_records(io.BytesIO(big), schema=SCHEMA, limits=Limits(max_bytes=1 << 20)))
+        list(open_records(Onwards(big), schema=SCHEMA, limits=Limits(max_bytes=1 << 20)))
 
 
 @pytest.mark.parametrize(

@@ -496,3 +496,11 @@ def test_a_tensor_of_zeros_without_memory():
         for format in ("tb", "torchfile", "safetensors"):
             found = tb.loads(tb.dumps({"x": x, "y": x, "z": x[...]}, format), to="torch")
             assert all(torch.equal(t, torch.zeros(x.shape, dtype=x.dtype)) for t in found.values())
+
+
+@pytest.mark.parametrize("cls", [np.ndarray, dict, int, type])
+def test_classes_are_not_tensors_whatever_was_asked_before(cls):
+    """A class has the attributes of its instances, such as `__array__`; and all classes are of one type."""
+    assert frameworks.of(cls) is None
+    with pytest.raises(tb.errors.UnsupportedError, match=r"is a class; pass x\.__name__"):
+        tb.dumps(cls)

@@ -77,6 +77,7 @@ fields = kernel.fields
 frame = kernel.frame
 frames = kernel.frames
 frame_header = kernel.frame_header
+gather = kernel.gather
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
 start_writeback = kernel.start_writeback
@@ -162,6 +163,7 @@ __all__ = [
     "frame",
     "frame_header",
     "frames",
+    "gather",
     "huffman_decode",
     "huffman_encode",
     "longest_word",

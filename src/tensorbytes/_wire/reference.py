@@ -8,6 +8,7 @@ and the layers above find the words.
 from __future__ import annotations
 
 import itertools
+import os
 import struct
 from array import array
 from collections.abc import Sequence
@@ -278,6 +279,33 @@ def plain_record(buffer: Buffer) -> PlainTensor | None:
 
 def prefault(buffer: Buffer) -> None:
     """Nothing to do: only the compiled kernel reaches the system call."""
+
+
+def gather(fd: int, origin: int, places: Buffer, moved: Buffer, out: Buffer) -> int:
+    """Read records whole from these places of a file, end to end: how many come before the first that is not sound.
+
+    places: where each payload starts, counted from `origin`, and its length; moved: the same of the bytes read. Where a
+    file can't be read at a place, none is.
+    """
+    if not 0 <= origin < 1 << 61 or fd < 0:
+        raise IndexError("a position is negative")
+    wanted, found = np.frombuffer(places, np.int64).reshape(-1, 2), np.frombuffer(moved, np.int64).reshape(-1, 2)
+    if len(found) < len(wanted) or ((wanted < (12, 0)) | (wanted >= 1 << 61)).any():
+        raise ValueError("a place is no record's, or the arrays don't fit")
+    room, at = bytes_view(out), 0
+    if not hasattr(os, "preadv"):
+        return 0
+    for number, (start, length) in enumerate(wanted.tolist()):
+        whole = room[at : at + length + 16]
+        if len(whole) < length + 16 or os.preadv(fd, [whole], origin + start - 12) < len(whole):
+            return number
+        if bytes(whole[:12]) != frame_header(length):
+            return number
+        if mask(crc32c(whole[12:-4])) != int.from_bytes(whole[-4:], "little"):
+            return number
+        found[number] = at + 12, length
+        at += length + 16
+    return len(wanted)
 
 
 def start_writeback(fd: int, offset: int, size: int) -> None:

@@ -383,7 +383,7 @@ def _find_aliases(files: Sequence[File], meta: Mapping[str, str]) -> dict[str, s
     if not meta and not any(file.notes for file in files):
         return {}
     stored = {entry.name for file in files for entry in file.entries}
-    found = {key: text for key, text in meta.items() if text in stored and key not in stored}
+    found = {key: text for key, text in meta.items() if text and text in stored and key not in stored}
     told = {name: note["aliases"] for file in files for name, note in file.notes.items() if "aliases" in note}
     for name, aliases in told.items():
         unlisted = next((alias for alias in aliases if found.get(alias) != name), None)

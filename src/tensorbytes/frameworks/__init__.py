@@ -120,6 +120,8 @@ def of(x: Any) -> str | None:
 def _recognise(x: Any) -> str:
     if isinstance(x, _NEUTRAL):
         return "neutral"
+    if isinstance(x, type):  # a class has what its instances export
+        return ""
     for cls in type(x).__mro__:
         name = _BY_PACKAGE.get(cls.__module__.partition(".")[0])
         if name and (name != "numpy" or issubclass(cls, np.ndarray | np.generic)):

@@ -209,8 +209,8 @@ class Names:
             try:
                 self._remove()
             finally:
+                _ours.difference_update(self._given)  # first: who takes the claim next has the same names
                 self._claim.discard()
-                _ours.difference_update(self._given)
 
 
 # ---- places -------------------------------------------------------------------------

@@ -107,8 +107,11 @@ def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Ge
 
     One item is made at a time, in order. What it is made of is still in the cache of the processor that works on it.
     """
+    if threads < 2:  # nothing is looked for before it is asked for: it may be long in coming
+        yield from map(work, items)
+        return
     several, source = _look_at(items)
-    if not several or threads < 2:
+    if not several:
         yield from map(work, source)
         return
 

@@ -384,8 +384,8 @@ def _leaf_values(array: Any, there: Array | None, job: _Job) -> Tensor | Strings
     else:
         return Tensor(leaf.dtype, (count,), _cleared(array, width, there, job), origin=leaf.origin)
     data = bytes_view(elements)
-    if there is not None:
-        _wire.missing_clear(data, there, 24 if leaf.inner else 8)
+    if there is not None and count:
+        _wire.missing_clear(data, there, len(data) // count)
     return Tensor(leaf.dtype, (count, *leaf.inner), data, origin=leaf.origin)
 
 

@@ -36,6 +36,7 @@ from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 from tensorbytes.tree import Document, Leaf
+from tensorbytes.typing import bytes_view
 
 INDEX_SUFFIX = ".index.tb"
 _VERSION = "1"
@@ -45,6 +46,8 @@ _NONE: Array = np.empty((0, 2), np.int64)
 _LONGEST = 1 << 48
 # Records that lie closer together than this are read in one go.
 _COALESCE_BYTES = 1 << 16
+# More than this is not gathered in one call, which Ctrl-C would wait for.
+_MOST_GATHERED = 64 << 20
 _HEAD_BYTES = 1 << 12
 # What a byte of a compressed file can be inflated to, at most: deflate's 258 bytes for two bits.
 _MOST_INFLATED = 1032
@@ -143,6 +146,28 @@ class Index:
 
     def _read_block(self, numbers: Array) -> RecordBlock:
         self._check_stamp()
+        return self._gathered(numbers) or self._read_runs(numbers)
+
+    def _gathered(self, numbers: Array) -> RecordBlock | None:
+        """The records, each read by itself; None where that can't be, or one of them is not sound."""
+        if self.compression != "none" or not storage.is_local(self._target) or not len(numbers):
+            return None
+        order = np.argsort(numbers, kind="stable")
+        places = self.records[numbers[order]]
+        size = int(places[:, 1].sum()) + FRAME_BYTES * len(places)
+        if size > _MOST_GATHERED:
+            return None
+        data, moved = np.empty(size, np.uint8), np.empty_like(places)
+        with open(self._target, "rb", buffering=0) as file:
+            if _wire.gather(file.fileno(), 0, places, moved, data) < len(places):
+                return None
+        records = np.empty_like(moved)
+        records[order] = moved
+        first = int(numbers[order[0]])
+        path = storage.describe(self._target)
+        return RecordBlock(bytes_view(data), records, path, int(places[0, 0]) - HEADER_BYTES, first)
+
+    def _read_runs(self, numbers: Array) -> RecordBlock:
         path = storage.describe(self._target)
         wanted, inverse = np.unique(numbers, return_inverse=True)
         starts = self.records[wanted, 0] - HEADER_BYTES

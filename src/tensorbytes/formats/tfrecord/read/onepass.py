@@ -7,6 +7,7 @@ rewritten by the general parser, and the pass goes on after it.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -108,13 +109,20 @@ class _Columns:
 
     def _add_odd(self, row: int) -> bool:
         """Whether a record fits once it is in the usual form."""
-        written = usual_record(self._block, row, self._plan.schema.sequence, self._budget)
+        written = self._usual(row)
         record = np.array([[0, len(written)]], np.int64)
         while True:
             _, outcome, column = self._decode(written, record, False, row)
             if outcome != _ROOM:
                 return bool(outcome == _DONE)
             self._grow(column)
+
+    def _usual(self, row: int) -> bytes:
+        sequence = self._plan.schema.sequence
+        if self._plan.closed and not sequence:  # of an Example, feature lists would be left out
+            with contextlib.suppress(CorruptError):
+                return usual_record(self._block, row, True, self._budget)
+        return usual_record(self._block, row, sequence, self._budget)
 
     def _grow(self, column: int) -> None:
         """Twice the room for what varies in a column."""

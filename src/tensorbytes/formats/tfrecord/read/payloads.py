@@ -55,10 +55,23 @@ def picked(which: Any, total: int, read: Callable[[Array], list[Any]]) -> Any:
         if not -total <= which < total:
             raise IndexError(f"record {which}: there are {total}")
         return read(np.array([which % total]))[0]
-    numbers = np.arange(total)[which]
+    return read(numbers_of(which, total))
+
+
+def numbers_of(which: Any, total: int) -> Array:
+    """The numbers that a slice, a list of numbers or a mask means, of `total` records."""
+    if isinstance(which, slice):
+        return np.arange(*which.indices(total))
+    given = np.asarray(which) if isinstance(which, list | np.ndarray) else None
+    if given is not None and given.ndim == 1 and given.dtype.kind in "iu":
+        wrong = (given < -total) | (given >= total)
+        if wrong.any():
+            raise IndexError(f"record {given[np.argmax(wrong)]}: there are {total}")
+        return np.where(given < 0, given + total, given).astype(np.int64)
+    numbers: Array = np.arange(total)[which]
     if numbers.ndim != 1:
         raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
-    return read(numbers)
+    return numbers
 
 
 class MessageType:

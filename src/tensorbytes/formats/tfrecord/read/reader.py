@@ -45,7 +45,7 @@ from tensorbytes.formats.tfrecord.read.decode import decode, decode_sound, porti
 from tensorbytes.formats.tfrecord.read.handout import in_framework, make_batch, naming_column
 from tensorbytes.formats.tfrecord.read.infer import check_examples, check_lengths, infer_from
 from tensorbytes.formats.tfrecord.read.located import payloads, record_ends
-from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, picked
+from tensorbytes.formats.tfrecord.read.payloads import PAYLOAD, MessageType, Payloads, numbers_of, picked
 from tensorbytes.formats.tfrecord.read.plan import Plan
 from tensorbytes.formats.tfrecord.read.views import to_items
 from tensorbytes.formats.tfrecord.schema import Feature, Outline, Schema, load_beside, sidecar_path
@@ -677,10 +677,7 @@ class Records(Displayed):
                 more = f" and {len(self._targets) - 1} more" if len(self._targets) > 1 else ""
                 raise IndexError(f"record {which}: {self.paths[0]}{more} has {total}")
             return next(iter(self._rows(self._picked(np.array([number])))))
-        numbers = np.arange(total)[which]
-        if numbers.ndim != 1:
-            raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
-        return self._batch(self._picked(numbers), self._to)
+        return self._batch(self._picked(numbers_of(which, total)), self._to)
 
     def _picked(self, numbers: Array) -> Columns:
         """The columns of these records, in this order."""
@@ -695,6 +692,9 @@ class Records(Displayed):
 
     def _owners(self, numbers: Array) -> Iterator[tuple[int, Array, Array]]:
         """For each file that has some of these records: its number, their places among them, their numbers in it."""
+        if len(self._index()) == 1:
+            yield from [(0, np.arange(len(numbers)), numbers)] if len(numbers) else []
+            return
         starts = np.cumsum([0, *map(len, self._index())])
         owners = np.searchsorted(starts, numbers, side="right") - 1
         for owner in np.unique(owners).tolist():
