@@ -44,7 +44,7 @@ def repair(
     """
     format = formats.resolve(format)
     with rereadable(src) as again:
-        kind = kind_of(again(), format, compression)
+        kind = kind_of(again(), format, compression, limits)
         holds_records = kind in RECORDS
         source = _only_file(again(), kind) if holds_records else src
         same = is_same(source, dst)

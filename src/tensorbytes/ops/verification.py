@@ -50,7 +50,7 @@ def verify(
     with rereadable(path) as again:
         if _is_empty(again()):
             return _verify_empty(storage.describe(path))
-        kind = kind_of(again(), format, compression)
+        kind = kind_of(again(), format, compression, limits)
         if kind not in RECORDS:
             where = _manifest_of(path, manifest, write_manifest)
             return verify_tensors(again, format, where, write_manifest, limits, progress)
@@ -59,13 +59,13 @@ def verify(
         return _verify_records(path, record_files(again(), kind), kind, compression, limits, progress)
 
 
-def kind_of(target: Any, format: str | None, compression: str) -> str:
+def kind_of(target: Any, format: str | None, compression: str, limits: Limits) -> str:
     """Which records a file holds, one of RECORDS; of any other file the format that was given, or ""."""
     if format is not None:
         return format
     if compression != "auto":  # of the formats of tensors, none is compressed as a whole
         return EXAMPLES
-    return opening.open_file(target).kind
+    return opening.open_file(target, limits=limits).kind
 
 
 def record_files(target: Any, kind: str) -> list[Any]:

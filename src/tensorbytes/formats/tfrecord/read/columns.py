@@ -90,6 +90,11 @@ class Columns(dict[str, ColumnPart]):
         return [None] * self.count if self.ends is None else self.ends.tolist()
 
     @property
+    def last_end(self) -> int | None:
+        """Where the last record ends, where that is known."""
+        return None if self.ends is None else int(self.ends[-1])
+
+    @property
     def nbytes(self) -> int:
         """About what they take in memory."""
         return sum(_PART_BYTES + part.nbytes for part in self.values())

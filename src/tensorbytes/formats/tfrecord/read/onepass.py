@@ -31,11 +31,17 @@ _ARRAYS = 5
 # What is allowed for above what the last block had.
 _SPARE = 1.125
 _LEAST = 64
+# The first records, which show how much room a block takes.
+_FEW = 64
 
 
 def parts_of(block: RecordBlock, plan: Plan) -> dict[str, ColumnPart] | None:
     """The columns of a block's records, by name; None where some record does not fit. Damage raises CorruptError."""
     try:
+        if not plan.layout.learned and len(block.records) > 2 * _FEW:
+            few = _Columns(block._replace(records=block.records[:_FEW]), plan, plan.budget(block))
+            if few.fits and few.fill():
+                few.finished()
         columns = _Columns(block, plan, plan.budget(block))
         return columns.finished() if columns.fits and columns.fill() else None
     except CorruptError:
@@ -141,6 +147,7 @@ class _Columns:
 
     def finished(self) -> dict[str, ColumnPart]:
         layout, arrays = self._layout, self._arrays
+        layout.learned = True
         return {
             column.name: self._part(number, column, arrays[_ARRAYS * number : _ARRAYS * (number + 1)])
             for number, column in enumerate(layout.columns)

@@ -137,6 +137,7 @@ class Layout:
         ).reshape(-1, 3)
         # What a record had of each column in the last block: values, strings, lists.
         self.usual: list[tuple[float, float, float] | None] = [None] * len(self.columns)
+        self.learned = False  # whether there was one
 
 
 def _width(column: ColumnPlan) -> int:

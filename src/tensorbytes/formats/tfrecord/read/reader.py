@@ -512,13 +512,13 @@ class Records(Displayed):
         """One pass over what `batches` gives."""
         for parts in self._batched(size, drop_last):
             batch = self._batch(parts, to or self._to)
-            self._position = parts.ends_list()[-1]
+            self._position = parts.last_end
             del parts
             yield batch
 
     def _read_arrow(self, size: int) -> Iterator[Columns]:
         for parts in self._batched(size):
-            self._position = parts.ends_list()[-1]
+            self._position = parts.last_end
             yield parts
             del parts
 

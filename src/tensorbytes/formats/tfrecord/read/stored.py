@@ -52,7 +52,9 @@ def shaped(values: Array, splits: Array, feature: Feature, complain: Complaint, 
     _check_counts(splits, feature, present, complain)
     if None in shape and shape[0] is None:
         inner = math.prod(n or 0 for n in shape[1:])
-        return ColumnPart(values.reshape(-1, *shape[1:]) if len(shape) > 1 else values, None, (splits // inner,))
+        if len(shape) == 1:
+            return ColumnPart(values, None, (splits,))
+        return ColumnPart(values.reshape(-1, *shape[1:]), None, (splits // inner,))
     return ColumnPart(values, None, (splits,), _row_shapes(shape, splits, present))
 
 
@@ -76,6 +78,8 @@ def _check_counts(splits: Array, feature: Feature, present: Array | None, compla
         _check_lengths(splits, feature.size, present, complain)
         return
     inner = math.prod(n for n in feature.shape if n is not None)
+    if inner == 1:
+        return
     lengths = np.diff(splits)
     wrong = lengths % inner != 0
     if wrong.any():
