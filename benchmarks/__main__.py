@@ -60,6 +60,8 @@ RECORD_ROWS: dict[str, Callable[[RecordScale, Path], Iterator[Line]]] = {
     "tokens": record_rows.tokens,
     "images": record_rows.images,
     "sequences": record_rows.sequences,
+    "harder": record_rows.harder,
+    "random": record_rows.random,
     "write": record_rows.writing,
     "memory": record_rows.memory,
 }

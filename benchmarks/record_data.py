@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.peers import import_tensorflow
+from tensorbytes import _wire
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Column: TypeAlias = tuple[Array, ...]
@@ -210,6 +211,32 @@ def _filler(column: Column, feature: FeatureSpec, count: int) -> Callable[[Any, 
         numbers.value.extend(values(i).tolist())
 
     return fill
+
+
+def pieces_of(record: bytes) -> list[bytes]:
+    """The entries of an Example, each a feature with its key."""
+    found, at = [], _field(record, 0)[0]
+    while at < len(record):
+        end = _field(record, at)[1]
+        found.append(record[at:end])
+        at = end
+    return found
+
+
+def put_together(*pieces: Sequence[bytes]) -> bytes:
+    """An Example of these entries; of several lots, each in a message of its own, as protobuf allows it."""
+    return b"".join(b"\x0a" + _wire.varint(len(part)) + part for part in map(b"".join, pieces))
+
+
+def _field(record: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the field at this place starts and ends."""
+    size = shift = 0
+    while True:
+        at += 1
+        size |= (record[at] & 0x7F) << shift
+        shift += 7
+        if record[at] < 0x80:
+            return at + 1, at + 1 + size
 
 
 def write_files(records: Sequence[bytes], folder: Path, compression: str = "") -> Files:
