@@ -1,11 +1,14 @@
 """SequenceExamples against protobuf's parser and TensorFlow's two: context and feature lists, ragged both ways."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tensorbytes as tb
-from tensorbytes import errors, open_records
+from tensorbytes import _wire, errors, open_records
+from tensorbytes.formats.tfrecord.example import encode_sequence
 from tensorbytes.records import Feature, Schema, infer_schema
 from tests.records.test_example_grammar import SEQUENCES
 from tests.support.example_bytes import BYTES, FLOAT, INT64, MISSING, by_entries
@@ -366,3 +369,18 @@ def test_other_frameworks(to):
     assert isinstance(batch["words"], tb.Ragged)  # no strings, and two levels of rows
     row = next(iter(open_records(stream(every_kind(6)), to=to, columns=["pairs"])))
     assert type(row["pairs"]).__module__.startswith(to)
+
+
+def test_steps_take_no_memory_on_the_word_of_a_schema(tmp_path):
+    """How many steps there are shows only when they are read; each of them has a million values, says the schema."""
+    width = 1 << 20
+    record = encode_sequence({"pad": (BYTES, [bytes(width)])}, {"s": [(INT64, [1])]})
+    path = tmp_path / "x"
+    path.write_bytes(_wire.frames([[record]]))
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.SchemaError, match="feature 's', step 0 has 1 values"):
+            list(open_records(path, schema=Schema({}, {"s": ("int64", [width])})))
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()

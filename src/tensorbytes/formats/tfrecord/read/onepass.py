@@ -71,11 +71,11 @@ class _Columns:
         varies = width < 0 or (column.optional and not column.in_lists)
         lists = self._room(each[2], 2) if column.in_lists else count
         if feature.kind_number == example.BYTES:
-            strings = array((lists * width if width >= 0 else self._room(each[1], 2)) + 1, np.int64)
+            strings = array((self._dense(lists, width, 2) if width >= 0 else self._room(each[1], 2)) + 1, np.int64)
             values = array(self._room(each[0], 1), np.uint8)
         else:
             dtype = np.float32 if feature.kind_number == example.FLOAT else np.int64
-            values = array(lists * width if width >= 0 else self._room(each[0], 1), dtype)
+            values = array(self._dense(lists, width, 1) if width >= 0 else self._room(each[0], 1), dtype)
         if varies:
             splits = array(lists + 1, np.int64)
         if column.in_lists:
@@ -87,6 +87,10 @@ class _Columns:
     def _room(self, each: float, size: int) -> int:
         """For how many items to allow, where a record has so many, and one takes so many bytes at least."""
         return min(int(_SPARE * each * len(self._block.records)) + _LEAST, self._most // size + 1)
+
+    def _dense(self, lists: int, width: int, size: int) -> int:
+        """The items of so many lists, one of which takes so many bytes at least; there may be fewer lists than that."""
+        return min(lists * width, self._most // size + 1)
 
     def fill(self) -> bool:
         """Whether all records fit."""
