@@ -300,6 +300,7 @@ def test_blocks_that_take_much_memory_take_it_one_after_the_other(tmp_path, monk
 
     whole = reader.decode_sound
     monkeypatch.setattr(reader, "decode_sound", decode_alone)
+    monkeypatch.setattr(reader, "_MOST_SHARED", threads << 23)  # for each thread less than a block takes
     limits = Limits(max_bytes=64 << 20)
     records = tb.open_records(tmp_path / "x.tfrecord", schema=schema, columns=["a"], threads=threads, limits=limits)
     assert [(row["a"][0], len(row["a"])) for row in records] == [(3.0, 1 << 20)] * 40

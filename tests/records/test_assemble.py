@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tensorbytes.errors import LossError
@@ -29,6 +29,7 @@ def join(pieces, shards):
     shards=st.integers(1, 5),
     first=st.integers(0, 9),
 )
+@example(sizes=[0, 0], room=52, most=58, shards=3, first=2)  # a shard without rows between two
 def test_every_shard_gets_its_rows(sizes, room, most, shards, first):
     values = [bytes([index]) * size for index, size in enumerate(sizes)]
     single = [assemble.framed([column([value])], None, 1, 1000) for value in values]

@@ -30,7 +30,7 @@ _VALUES, _STRINGS, _SPLITS, _STEPS, _PRESENT = range(5)
 _ARRAYS = 5
 # What is allowed for above what the last block had.
 _SPARE = 1.125
-_LEAST = 64
+_LEAST = 4
 # The first records, which show how much room a block takes.
 _FEW = 64
 
@@ -165,17 +165,24 @@ class _Columns:
         reader = ListReader(self._block, column, self._plan.origin, self._budget)
         items = lists * width if splits is None else int(splits[lists])
         if splits is not None:
-            splits = splits[: lists + 1]
+            splits = _first(splits, lists + 1)
         if strings is not None:
-            size, strings = int(strings[items]), strings[: items + 1]
+            size, strings = int(strings[items]), _first(strings, items + 1)
             self._note(number, size, items, lists)
             if splits is None:
                 splits = np.arange(lists + 1) * width
-            return reader.of_strings(strings, values[:size], splits, present, steps)
+            return reader.of_strings(strings, _first(values, size), splits, present, steps)
         self._note(number, items, 0, lists)
         self._budget.copy(8 * items, f"column {column.name!r}", self._block.base)
-        return reader.of_numbers(values[:items], splits, lists, present, steps)
+        return reader.of_numbers(_first(values, items), splits, lists, present, steps)
 
     def _note(self, number: int, values: int, strings: int, lists: int) -> None:
         count = max(len(self._block.records), 1)
         self._layout.usual[number] = values / count, strings / count, lists / count
+
+
+def _first(array: Array, count: int) -> Array:
+    """The first items of an array. Where little of it is used, it is not kept for them."""
+    if len(array) == count:
+        return array
+    return array[:count] if 2 * count >= len(array) else array[:count].copy()

@@ -64,9 +64,9 @@ def framed(
             raise too_large(needed - _FRAME_BYTES)
         view, end = bytes_view(out), 0
         for shard, (low, high) in enumerate(itertools.pairwise(bounds)):
-            records = min(high, done + made) - done
-            if low < done + made and high > done and records:
-                start, end = end, int(ends[records - 1])
+            stop = min(high, done + made)
+            if max(low, done) < stop:
+                start, end = end, int(ends[stop - done - 1])
                 pieces.append((shard, view[start:end]))
         done += made
     return pieces
