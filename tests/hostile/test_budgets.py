@@ -3,6 +3,7 @@
 import gc
 import gzip
 import json
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -315,3 +316,23 @@ def test_a_batch_and_the_block_that_comes_to_it_share_one_limit(tmp_path):
     assert [batch["a"].shape for batch in records.batches(5)] == [(5, 1 << 20)] * 12
     with pytest.raises(LimitError, match=r"a batch of 60 records would take .* limit of 167772160, of which"):
         list(records.batches(60))
+
+
+@pytest.mark.parametrize("feature", ["fixed", "ragged", "strings"])
+def test_columns_of_a_compressed_file_are_charged_before_they_are_made(feature, tmp_path):
+    """Inflated bytes are not input: eight times as much again is over the limit, and is not taken to find that out."""
+    size = 16 << 20
+    raw, schema = {
+        "fixed": (field(3, field(1, bytes(size))), ("int64", [size])),
+        "ragged": (field(3, field(1, bytes(size))), ("int64", [None])),
+        "strings": (field(1, field(1, b"") * (size // 2)), ("bytes", [None])),
+    }[feature]
+    path = tmp_path / "x.tfrecord.gz"
+    path.write_bytes(gzip.compress(framed(field(1, field(1, field(1, "a") + field(2, raw)))), 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitError, match="over the limit"):
+            list(tb.open_records(path, schema={"a": schema}, limits=Limits(max_bytes=32 << 20)))
+        assert tracemalloc.get_traced_memory()[1] < 120 << 20
+    finally:
+        tracemalloc.stop()

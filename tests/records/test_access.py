@@ -390,3 +390,18 @@ def test_slips_name_what_there_is(tmp_path):
         batch[7]
     assert batch.get("lable") is None
     assert "lable" not in batch
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint64, np.int64])
+def test_numbers_of_any_width(tmp_path, dtype):
+    with tb.RecordWriter(tmp_path / "x") as writer:
+        writer.write_batch({"i": np.arange(300)})
+    records = open_records(tmp_path / "x")
+    assert records[np.array([5, 127, 5], dtype)]["i"].tolist() == [5, 127, 5]
+    if np.dtype(dtype).kind == "i":
+        assert records[np.array([-1, 2], dtype)]["i"].tolist() == [299, 2]
+    with pytest.raises(IndexError, match="record 300: there are 300"):
+        records[[0, 300]]
+    if dtype is np.uint64:
+        with pytest.raises(IndexError, match="there are 300"):
+            records[np.array([1 << 63], dtype)]

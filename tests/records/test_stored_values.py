@@ -172,6 +172,12 @@ def test_lists_in_a_later_block_are_not_passed_over(tmp_path):
     path = write(tmp_path / "x", [*payloads[:HIDDEN], lists.SerializeToString(), *payloads[HIDDEN:]])
     with pytest.raises(errors.SchemaError, match="record 150 has a feature list 'steps'"):
         list(open_records(path))
+    usual = lists.SerializeToString()
+    features = len(usual) - len(field(2, lists.feature_lists.SerializeToString()))
+    for odd in (usual[features:] + usual[:features], usual + number(9, 1)):
+        write(path, [*payloads[:HIDDEN], odd, *payloads[HIDDEN:]])
+        with pytest.raises(errors.SchemaError, match="record 150 has a feature list 'steps'"):
+            list(open_records(path))
     assert infer_schema(path).lists["steps"].optional
 
 

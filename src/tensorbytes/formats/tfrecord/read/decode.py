@@ -87,14 +87,14 @@ def _explained(block: RecordBlock, plan: Plan) -> Columns:
         return _decode(_locate_groups(block, plan, budget), plan, budget)
     except Unusual:
         budget = plan.budget(block)
-        usual = in_usual_form(block, np.arange(len(block.records)), plan.schema.sequence, budget)
+        usual = in_usual_form(block, np.arange(len(block.records)), plan.sequence, budget)
         return _decode(_locate_groups(usual, plan, budget), plan, budget)
 
 
 def _locate_groups(block: RecordBlock, plan: Plan, budget: Budget) -> list[Located]:
     groups = []
     for group in plan.groups:
-        groups.append(locate(block, group.keys, group.in_lists, plan.schema.sequence, budget))
+        groups.append(locate(block, group.keys, group.in_lists, plan.sequence, budget))
         block = groups[-1].block
     return groups
 

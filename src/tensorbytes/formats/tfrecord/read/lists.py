@@ -123,9 +123,7 @@ class ListReader:
     def of_strings(
         self, strings: Array, data: Array, splits: Array, present: Array | None, steps: Array | None
     ) -> ColumnPart:
-        """A column of lists of bytes; string i is data[strings[i]:strings[i + 1]]."""
-        self._charge(len(data))
-        self.budget.strings(len(strings) - 1, self.block.base)
+        """A column of lists of bytes; string i is data[strings[i]:strings[i + 1]]. They are charged for already."""
         missing = present if steps is None else None
         part = stored.from_strings(
             strings,
@@ -148,6 +146,11 @@ class ListReader:
         if _wire.example_count(self.block.data, spans, self.feature.kind_number, splits)[0] < len(spans):
             raise Unusual
         return splits
+
+    def charge_strings(self, count: int, size: int) -> None:
+        """Count what so many strings of so many bytes take."""
+        self._charge(size)
+        self.budget.strings(count, self.block.base)
 
     def _charge(self, size: int) -> None:
         self.budget.copy(size, f"column {self.column.name!r}", self.block.base)
@@ -173,6 +176,7 @@ class ListReader:
         stop, size = _wire.example_count(self.block.data, spans, example.BYTES, splits)
         if stop < len(spans):
             raise Unusual
+        self.charge_strings(int(splits[-1]), size)
         strings, data = self.array(int(splits[-1]) + 1, np.int64), self.array(size, np.uint8)
         _wire.example_fill_bytes(self.block.data, spans, strings, data)
         return self.of_strings(strings, data, splits, present, steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ class Located(NamedTuple):
     unknown: Array  # uint8 [records], not 0 where a record has other keys too
 
 
-def locate(block: RecordBlock, keys: Sequence[bytes], in_lists: bool, sequence: bool, budget: Budget) -> Located:
+def locate(block: RecordBlock, keys: Sequence[bytes], in_lists: bool, sequence: bool | None, budget: Budget) -> Located:
     """Find features by their keys, which must rise; records of unusual form are rewritten for it."""
     kinds, spans, notes = _located(block, keys, in_lists)
     odd = np.flatnonzero(notes & _ODD)
@@ -56,7 +57,7 @@ def _located(block: RecordBlock, keys: Sequence[bytes], in_lists: bool) -> tuple
     return found
 
 
-def in_usual_form(block: RecordBlock, which: Array, sequence: bool, budget: Budget) -> RecordBlock:
+def in_usual_form(block: RecordBlock, which: Array, sequence: bool | None, budget: Budget) -> RecordBlock:
     """The same records, some rewritten by the general parser in the form that the kernel reads."""
     records, added, end = block.records.copy(), [block.data], len(block.data)
     for index in which.tolist():
@@ -67,8 +68,13 @@ def in_usual_form(block: RecordBlock, which: Array, sequence: bool, budget: Budg
     return block._replace(data=memoryview(b"".join(added)), records=records)
 
 
-def usual_record(block: RecordBlock, index: int, sequence: bool, budget: Budget) -> bytes:
-    """One record, rewritten by the general parser."""
+def usual_record(block: RecordBlock, index: int, sequence: bool | None, budget: Budget) -> bytes:
+    """One record, rewritten by the general parser. sequence=None: as a SequenceExample if it can be one, so that
+    feature lists which nobody expects are not left out."""
+    if sequence is None:
+        with contextlib.suppress(CorruptError):
+            return example.canonical(_payload(block, index), True, budget)
+        sequence = False
     try:
         return example.canonical(_payload(block, index), sequence, budget)
     except CorruptError as error:

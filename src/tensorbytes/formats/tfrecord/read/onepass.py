@@ -7,7 +7,6 @@ rewritten by the general parser, and the pass goes on after it.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -61,12 +60,13 @@ class _Columns:
         # No memory on a schema's word: a value takes a byte at least.
         self.fits = all(count * width <= self._most for width in self._layout.widths)
         self._arrays: list[Array | None] = []
+        self._held = 0  # bytes of all arrays
         if self.fits:
             for column, width, known in zip(columns, self._layout.widths, usual, strict=True):
                 self._arrays += self._made(column, width, known or (guess, 1, 4))
 
     def _made(self, column: ColumnPlan, width: int, each: tuple[float, float, float]) -> list[Array | None]:
-        count, array, feature = len(self._block.records), self._block.memory.array, column.feature
+        count, array, feature = len(self._block.records), self._array, column.feature
         values, strings, splits, steps, present = (None,) * _ARRAYS
         varies = width < 0 or (column.optional and not column.in_lists)
         lists = self._room(each[2], 2) if column.in_lists else count
@@ -83,6 +83,13 @@ class _Columns:
         if column.optional:
             present = array(count, bool)
         return [values, strings, splits, steps, present]
+
+    def _array(self, count: int, dtype: Any) -> Array:
+        """An array, if there is room for it beside the others."""
+        size = count * np.dtype(dtype).itemsize
+        self._budget.check(self._held + size, "columns", self._block.base)
+        self._held += size
+        return self._block.memory.array(count, dtype)
 
     def _room(self, each: float, size: int) -> int:
         """For how many items to allow, where a record has so many, and one takes so many bytes at least."""
@@ -119,20 +126,13 @@ class _Columns:
 
     def _add_odd(self, row: int) -> bool:
         """Whether a record fits once it is in the usual form."""
-        written = self._usual(row)
+        written = usual_record(self._block, row, self._plan.sequence, self._budget)
         record = np.array([[0, len(written)]], np.int64)
         while True:
             _, outcome, column = self._decode(written, record, False, row)
             if outcome != _ROOM:
                 return bool(outcome == _DONE)
             self._grow(column)
-
-    def _usual(self, row: int) -> bytes:
-        sequence = self._plan.schema.sequence
-        if self._plan.closed and not sequence:  # of an Example, feature lists would be left out
-            with contextlib.suppress(CorruptError):
-                return usual_record(self._block, row, True, self._budget)
-        return usual_record(self._block, row, sequence, self._budget)
 
     def _grow(self, column: int) -> None:
         """Twice the room for what varies in a column."""
@@ -142,10 +142,10 @@ class _Columns:
             old = self._arrays[first + kind]
             if old is None:
                 continue
-            self._budget.check(2 * old.nbytes, f"column {self._layout.columns[column].name!r}", self._block.base)
-            new = self._block.memory.array(2 * len(old) + _LEAST, old.dtype)
+            new = self._array(2 * len(old) + _LEAST, old.dtype)
             new[: len(old)] = old
             self._arrays[first + kind] = new
+            self._held -= old.nbytes
 
     # ---- what comes of them ------------------------------------------------------
 
@@ -169,6 +169,7 @@ class _Columns:
         if strings is not None:
             size, strings = int(strings[items]), _first(strings, items + 1)
             self._note(number, size, items, lists)
+            reader.charge_strings(items, size)
             if splits is None:
                 splits = np.arange(lists + 1) * width
             return reader.of_strings(strings, _first(values, size), splits, present, steps)

@@ -67,8 +67,9 @@ def numbers_of(which: Any, total: int) -> Array:
         wrong = (given < -total) | (given >= total)
         if wrong.any():
             raise IndexError(f"record {given[np.argmax(wrong)]}: there are {total}")
-        return np.where(given < 0, given + total, given).astype(np.int64)
-    numbers: Array = np.arange(total)[which]
+        numbers: Array = given.astype(np.int64)
+        return np.where(numbers < 0, numbers + total, numbers)
+    numbers = np.arange(total)[which]
     if numbers.ndim != 1:
         raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")
     return numbers

@@ -75,6 +75,11 @@ class Plan:
         self.groups = [group for group in groups if group.columns or closed] or groups[:1]
         self.layout = Layout(groups)
 
+    @property
+    def sequence(self) -> bool | None:
+        """Whether records are SequenceExamples; None: those that have feature lists are, and are refused for them."""
+        return None if self.closed and not self.schema.sequence else self.schema.sequence
+
     def within(self, limits: Limits, held: int = 0) -> Plan:
         """The same plan under other limits, of which `held` bytes are taken already."""
         plan = copy.copy(self)
