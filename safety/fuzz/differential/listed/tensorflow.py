@@ -108,4 +108,15 @@ ROWS = [
         )
         for pair in ("tf-example", "tf-sequence")
     ),
+    *(
+        Divergence(
+            (pair,),
+            THEIRS,
+            "records of bytes, not Examples",
+            "a first record that has fields, but none of an Example's",
+            "a message of another kind: TensorFlow reads it as one without features",
+            b"\3\x3a\0",
+        )
+        for pair in ("tf-example", "tf-sequence")
+    ),
 ]
