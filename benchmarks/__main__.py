@@ -24,6 +24,7 @@ from benchmarks import (
     safetensors_rows,
     start_rows,
     table_rows,
+    tools_rows,
     torchfile_rows,
 )
 from benchmarks.memory_rows import QUICK_SCALE, Scale
@@ -39,6 +40,7 @@ TENSOR_ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
     "dict": file_rows.tensors,
     "stream": file_rows.stream,
     "torch": memory_rows.torch,
+    "many": memory_rows.many,
     "crc": memory_rows.crc,
     "import": start_rows.imports,
     "command": start_rows.command,
@@ -53,6 +55,7 @@ TENSOR_ROWS: dict[str, Callable[[Scale, Path], Iterator[Line]]] = {
     "auto": auto_rows.auto,
     "chunkslice": compression_rows.chunkslice,
     "quantize": compression_rows.quantize,
+    "tools": tools_rows.tools,
 }
 RECORD_ROWS: dict[str, Callable[[RecordScale, Path], Iterator[Line]]] = {
     "records": record_rows.records,

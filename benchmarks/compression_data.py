@@ -59,6 +59,17 @@ def real_weights(most: int) -> Array | None:
     return np.concatenate(parts)[: most // 4].copy()
 
 
+def real_model() -> tuple[dict[str, Array], bytes] | None:
+    """The float32 tensors of all-MiniLM-L6-v2 by name, and the bytes of their file; None where it is not installed."""
+    folder = _model()
+    if folder is None:
+        return None
+    from safetensors.numpy import load_file
+
+    path = folder / "model.safetensors"
+    return {name: x for name, x in load_file(path).items() if x.dtype == np.float32}, path.read_bytes()
+
+
 # ---- text and tokens --------------------------------------------------------
 
 

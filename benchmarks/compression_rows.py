@@ -7,6 +7,7 @@ tensor or its bytes to bytes and back; ours adds dtype, shape, and checksums tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,60 @@ def weights(scale: Scale, folder: Path) -> Iterator[Line]:
             x = real.astype(dtype)
             what = f"{x.nbytes / 1e6:.3g} MB of all-MiniLM-L6-v2 {cast}{x.dtype.name}"
             yield from _weights(f"weights.minilm.{x.dtype.name}", what, x)
+    yield from _sizes_of_tensors(scale)
+    yield from _whole_file()
+
+
+_FASTER = Target(_AHEAD, f"{_AHEAD} times as fast as zipnn", ("zipnn",))
+_NO_LARGER = Target(1.0, "no larger than zipnn's", ("zipnn",))
 
 
 def _weights(name: str, what: str, x: Any) -> Iterator[Line]:
     packers = [peers.ours("split+huffman"), *build(peers.for_weights(x.dtype.name, x.itemsize))]
-    speed = Target(_AHEAD, f"{_AHEAD} times as fast as zipnn", ("zipnn",))
-    yield from _both_ways(name, what, x, packers, speed, Target(1.0, "no larger than zipnn's", ("zipnn",)))
+    yield from _beside_zipnn(name, what, x, packers)
+
+
+def _beside_zipnn(name: str, what: str, x: Any, packers: list[Packer]) -> Iterator[Line]:
+    yield from _both_ways(name, what, x, packers, _FASTER, _NO_LARGER)
+
+
+_SIZES = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
+
+
+def _sizes_of_tensors(scale: Scale) -> Iterator[Line]:
+    """Tensors as large as those of models are: with "auto", beside zipnn alone."""
+    for dtype in (ml_dtypes.bfloat16, np.float32):
+        for size in (size for size in _SIZES if size <= scale.large):
+            x = data.weights(dtype, size)
+            packers = [peers.ours("auto"), *build([partial(peers.zipnn, x.dtype.name)])]
+            name, what = f"weights.{x.dtype.name}.{size >> 20}MiB", f"{size_name(size)} of {x.dtype.name} weights, auto"
+            yield from _beside_zipnn(name, what, x, packers)
+
+
+def _whole_file() -> Iterator[Line]:
+    """A model's tensors by name; zipnn has the bytes of its file, which it takes as one array."""
+    found = data.real_model()
+    if found is None:
+        return
+    model, raw = found
+    others = [replace(packer, takes=lambda _: bytearray(raw)) for packer in build([partial(peers.zipnn, "float32")])]
+    sizes = [("tensorbytes", len(tb.dumps(model, compression="auto")), OURS, "")]
+    sizes += [(packer.name, len(packer.store(raw)), packer.role, "") for packer in others]
+    what = f"{len(raw) / 1e6:.3g} MB of all-MiniLM-L6-v2, {len(model)} tensors"
+    yield size_line("weights.file.size", f"size of {what}", sizes, len(raw), _NO_LARGER)
+    ours = partial(tb.dumps, compression="auto")
+    there = [Contender("tensorbytes", ours, model, lambda out: _same_model(tb.loads(out), model), OURS)]
+    back = [Contender("tensorbytes", tb.loads, ours(model), lambda out: _same_model(out, model), OURS)]
+    flat = np.frombuffer(raw, np.uint8)
+    for packer in others:
+        there.append(compressing(packer, flat))
+        back.append(decompressing(packer, flat, packer.store(raw)))
+    yield Line("weights.file.compress", f"compress {what}", there, len(raw), _FASTER)
+    yield Line("weights.file.decompress", f"decompress {what}", back, len(raw), _FASTER)
+
+
+def _same_model(out: Any, model: dict[str, Any]) -> bool:
+    return out.keys() == model.keys() and all(same(out[name], x) for name, x in model.items())
 
 
 # ---- token ids --------------------------------------------------------------

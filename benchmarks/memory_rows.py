@@ -169,6 +169,58 @@ def torch(scale: Scale, folder: Path) -> Iterator[Line]:
         )
 
 
+def many(scale: Scale, folder: Path) -> Iterator[Line]:
+    """A dict of small tensors, as a message: of NumPy and PyTorch, and of JAX and TensorFlow, which have no peer."""
+    names = [f"layer.{i}.weight" for i in range(200)]
+    arrays = dict(zip(names, random_floats(200 * KIB).reshape(200, 16, 16), strict=True))
+    for framework, peer, of in (
+        ("numpy", peers.safetensors_dicts("numpy"), lambda x: x.copy()),
+        ("torch", peers.safetensors_dicts("torch"), _to_torch),
+        ("jax", peers.safetensors_dicts("flax"), _to_jax),
+        ("tensorflow", peers.safetensors_dicts("tensorflow"), _to_tensorflow),
+    ):
+        x = {name: of(part) for name, part in arrays.items()}
+        everyone = build([lambda: peers.ours(to=framework), lambda: peer])  # noqa: B023
+        aims = framework in ("numpy", "torch")
+        for verb, contender, least in (("dumps", _dumping_dict, 1.5), ("loads", _loading_dict, 1.0)):
+            yield Line(
+                f"many.{framework}.{verb}",
+                f"{verb}, dict of {len(x)} {framework} tensors of 1 KiB",
+                [contender(one, x) for one in everyone],
+                len(x) * KIB,
+                Target(least, f"{least:g} times safetensors", ("safetensors",)) if aims else None,
+                keep_results=verb == "loads",
+            )
+
+
+def _to_torch(x: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(x.copy())
+
+
+def _to_jax(x: Any) -> Any:
+    import jax
+
+    return jax.numpy.asarray(x)
+
+
+def _to_tensorflow(x: Any) -> Any:
+    return peers.import_tensorflow().constant(x)
+
+
+def _same_dicts(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(same(np.asarray(a[name]), np.asarray(b[name])) for name in b)
+
+
+def _dumping_dict(peer: Peer, x: dict[str, Any]) -> Contender:
+    return Contender(peer.name, peer.dumps, x, lambda out: _same_dicts(peer.loads(out), x), peer.role)
+
+
+def _loading_dict(peer: Peer, x: dict[str, Any]) -> Contender:
+    return Contender(peer.name, peer.loads, peer.dumps(x), lambda out: _same_dicts(out, x), peer.role)
+
+
 def crc(scale: Scale, folder: Path) -> Iterator[Line]:
     import google_crc32c
 

@@ -7,6 +7,7 @@ What a library needs around a bare tensor (a name, a wrapper) is part of its tim
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import pickle
@@ -199,6 +200,12 @@ def safetensors_dict() -> Peer:
     from safetensors.numpy import load_file, save_file
 
     return Peer("safetensors", save=save_file, load=load_file)
+
+
+def safetensors_dicts(framework: str) -> Peer:
+    """Messages of dicts: `framework` is the name of a module of safetensors."""
+    module = importlib.import_module(f"safetensors.{framework}")
+    return Peer("safetensors", lambda x: module.save(dict(x)), module.load)  # some change the dict that they are given
 
 
 def torch_dict() -> Peer:

@@ -12,7 +12,7 @@ import numpy as np
 
 import tensorbytes as tb
 from benchmarks.memory_rows import Scale, random_floats, same, size_name
-from benchmarks.timing import OURS, PEER, Contender, Line, Target
+from benchmarks.timing import FLOOR, OURS, PEER, Contender, Line, Target
 
 _KIB = 1 << 10
 _NAMES = 2000  # tensors of the file that is only opened
@@ -132,13 +132,17 @@ def _open(folder: Path) -> Line:
 
     x = {f"model.layers.{i}.weight": np.full((4, 4), i, np.float32) for i in range(_NAMES)}
     name = f"model.layers.{_NAMES // 2}.weight"
-    path = str(folder / "many.safetensors")
+    path, native = str(folder / "many.safetensors"), str(folder / "many.tb")
     save_file(x, path)
+    tb.save(x, native, sync=False)
+    ours = partial(_our_slice, name=name)
     return Line(
         "safetensors.open",
-        f"open a safetensors file of {_NAMES} tensors and read one",
+        f"open a file of {_NAMES} tensors and read one",
         [
-            Contender("tensorbytes", partial(_our_slice, name=name), path, lambda got: same(got, x[name]), OURS),
+            Contender("tensorbytes", ours, path, lambda got: same(got, x[name]), OURS),
+            Contender("tensorbytes, of its own format", ours, native, lambda got: same(got, x[name]), FLOOR),
             Contender("safetensors", partial(_their_slice, name=name), path, lambda got: same(got, x[name])),
         ],
+        target=Target(1.0, "as fast as safetensors", ("safetensors",)),
     )

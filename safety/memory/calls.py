@@ -19,7 +19,7 @@ SPANS = np.array([[0, 6]], np.int64)
 
 def _usuals() -> list[tuple[str, tuple[int, Any, list[Any]]]]:
     """Columns for collect_row, one of each form."""
-    sizes = (bytes, b"B", (400,))
+    sizes = (np.ndarray, "dtype", np.dtype(np.uint8), (400,))
     return [
         ("a", (1, None, [])),
         ("b", (2, None, [])),
@@ -31,6 +31,7 @@ def _usuals() -> list[tuple[str, tuple[int, Any, list[Any]]]]:
 
 def _kernel() -> dict[str, Call]:
     data, plane, room = bytes(range(64)), bytes(400), np.empty(600, np.uint8)
+    array = np.frombuffer(plane, np.uint8)
     offsets, places, notes = np.zeros(3, np.int64), np.zeros((4, 2), np.int64), np.zeros(4, np.uint8)
     record = _wire.frames([[data]])
     strings = _wire.strings_pack(0x42, WORDS, data)
@@ -69,7 +70,7 @@ def _kernel() -> dict[str, Call]:
         "example_fill_bytes": lambda: _wire.example_fill_bytes(ints, SPANS, offsets, room),
         "bytes_offsets": lambda: _wire.bytes_offsets([data, plane], np.zeros(3, np.int64)),
         "collect_row": lambda: _wire.collect_row(
-            {"a": b"abc", "b": "abc", "c": 1 << 40, "d": plane}, tuple((name, *usual, len) for name, usual in _usuals())
+            {"a": b"abc", "b": "abc", "c": 1 << 40, "d": array}, tuple((name, *usual, len) for name, usual in _usuals())
         ),
         "example_records": lambda: _wire.example_records(
             [column] * 2, [listed], np.array([1, 0, 1]), 0, room, np.zeros(3, np.int64)
@@ -79,6 +80,12 @@ def _kernel() -> dict[str, Call]:
         "huffman_decode": lambda: _wire.huffman_decode(code[:size], bytearray(400)),
         "planes_encode": lambda: _wire.planes_encode(plane, room, bytearray(400), 4, True),
         "planes_decode": lambda: _wire.planes_decode(planes[:planes_size], bytearray(400), bytearray(400), 4, True),
+        "chunks_encode": lambda: _wire.chunks_encode(
+            plane, room, bytearray(200), 4, True, 100, bytearray(16), bytearray(16), 2, 200
+        ),
+        "chunks_decode": lambda: _wire.chunks_decode(
+            plane, bytearray(400), bytearray(200), 4, True, 100, bytearray(16), bytearray(16), 2
+        ),
         "planes_split": lambda: _wire.planes_split(plane, bytearray(400), 4, False),
         "planes_join": lambda: _wire.planes_join([bytes(100)] * 4, bytearray(400), False),
         "difference": lambda: _wire.difference(plane, bytearray(400), 8, 5),

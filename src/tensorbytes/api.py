@@ -59,8 +59,11 @@ def dumps(
     array([[0, 1, 2],
            [3, 4, 5]])
     """
-    if type(obj) is np.ndarray and format == "tb" and meta is None and origin is None and not options:
-        data = shortcut.dump(obj) if name is None else shortcut.dump_named(obj, name)
+    if format == "tb" and meta is None and origin is None and not options:
+        if type(obj) is np.ndarray:
+            data = shortcut.dump(obj) if name is None else shortcut.dump_named(obj, name)
+        else:
+            data = shortcut.dump_object(obj, frameworks.memories) if name is None else None
         if data is not None:
             return data
     chosen, document, allowed = _prepare(dumps, obj, format, name, meta, origin, allow, options)
@@ -109,8 +112,11 @@ def save(
     """
     storage.check_target(target, "write")
     format = format or _by_suffix(target)
-    if type(obj) is np.ndarray and format == "tb" and name is None and meta is None and origin is None and not options:
-        data = shortcut.dump(obj) if obj.nbytes <= _SMALL else None
+    if format == "tb" and name is None and meta is None and origin is None and not options:
+        if type(obj) is np.ndarray:
+            data = shortcut.dump(obj) if obj.nbytes <= _SMALL else None
+        else:
+            data = shortcut.dump_object(obj, frameworks.memories, most=_SMALL)
         if data is not None:
             storage.write(target, [data], sync=sync)
             return
@@ -226,11 +232,13 @@ def loads(
     places is one again: NumPy's very same array, torch's tensors of the same memory. `names`,
     `dtype`, `like` and `strict` are those of load.
     """
-    plain = to == "numpy" and device is None and names is None and dtype is None and like is None and strict
-    if plain and (format is None or format == "tb") and limits is LIMITS and not options:
-        array = shortcut.load(buffer)
-        if array is not None:
-            return array
+    plain = device is None and names is None and dtype is None and like is None and strict and limits is LIMITS
+    if plain and (format is None or format == "tb") and (to == "numpy" or to == "torch") and not options:
+        found = shortcut.load(buffer) if to == "numpy" else None
+        if found is None:
+            found = shortcut.load_object(buffer, None if to == "numpy" else frameworks.making(to))
+        if found is not None:
+            return found
     if options:
         refuse_misnamed(loads, options, READING, _read_options(format))
     wanted = Wanted(frameworks.resolve(to), device, names, dtype, like, strict)
@@ -369,7 +377,7 @@ def open(
         _check_stream(target, format, options)
         if frameworks.resolve(to) != "numpy" or device is not None or dtype is not None:
             raise UsageError(f"mode {mode!r}: to=, device= and dtype= are for reading")
-        return Writer(to_document, target, mode == "a", Storing.of(options))
+        return Writer(to_document, target, mode == "a", Storing.of(options), frameworks.memories)
     if mode != "r":
         raise UsageError(f"mode {mode!r}", expected="'r', 'w' or 'a'")
     if options:

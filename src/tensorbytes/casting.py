@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from tensorbytes import dtypes
+from tensorbytes import _wire, dtypes
+from tensorbytes._wire.portions import portions
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LossError, UnsupportedError, UsageError, unknown
+from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.patterns import check_patterns, first_match
 from tensorbytes.quantization import casts
+from tensorbytes.quantization.blocks import scratch
 from tensorbytes.quantization.parameters import CASTS, ORIGINALS
 from tensorbytes.rows import with_names
 from tensorbytes.tensor import Array, Tensor, Value
@@ -24,6 +28,11 @@ from tensorbytes.tree import Document, Leaf
 FLOATS = tuple(dict.fromkeys((*ORIGINALS, *CASTS)))
 # Elements that are looked at together: few enough for their copies to stay in the processor's cache.
 _BLOCK = 1 << 15
+# What a thread does at a time.
+_PART = 1 << 20
+# What the kernel casts, by numbers of types. NaN, whose bits are the general way's business, and what is too large are
+# not for it: it says so, and the block goes the general way.
+_KERNEL_CASTS = {(old, new) for old in range(3) for new in range(3) if old != new} | {(3, 2)}
 
 
 def is_float(dtype: str) -> bool:
@@ -142,8 +151,7 @@ class Casting:
             self._refusals[id(leaf.value)] = None
             source, wanted = found
             try:
-                for _ in self._cast_blocks(_numbers_of(source.read()), wanted, source.name):
-                    pass
+                self._cast_all(_numbers_of(source.read()), wanted, source.name, None)
             except LossError as error:
                 self._refusals[id(leaf.value)] = error.with_traceback(None)
         refusal = self._refusals[id(leaf.value)]
@@ -157,25 +165,49 @@ class Casting:
         """A value with its floats as the other type. LossError if one becomes infinite."""
         numbers = _numbers_of(value)
         made = np.empty(math.prod(numbers.shape), dtypes.to_numpy(wanted))
-        at = 0
-        for block in self._cast_blocks(numbers, wanted, name):
-            made[at : at + len(block)] = block
-            at += len(block)
+        self._cast_all(numbers, wanted, name, made)
         cast = dataclasses.replace(numbers, dtype=wanted, data=made.view(np.uint8))
         return cast if numbers is value else dataclasses.replace(value, values=cast)
 
-    def _cast_blocks(self, value: Tensor, wanted: str, name: str | None) -> Iterator[Array]:
-        """The numbers as the other type, some at a time; then what was lost is known."""
+    def _cast_all(self, value: Tensor, wanted: str, name: str | None, made: Array | None) -> None:
+        """The numbers as the other type, in threads if there are many; then what was lost is known. With made=None,
+        what they become is only looked at."""
         numbers = np.frombuffer(value.data, dtypes.to_numpy(value.dtype))
-        most = 0.0
-        for start in range(0, len(numbers), _BLOCK):
-            block = numbers[start : start + _BLOCK]
-            wide = block if block.dtype == np.float64 else casts.widen(block, "float32")
-            made = casts.narrow(wide, wanted)
-            most = max(most, _error(wide, casts.widen(made, "float64"), wanted, name))
-            yield made
+        types = _wire.FLOAT_TYPES.get(value.dtype), _wire.FLOAT_TYPES.get(wanted)
+        by_kernel = types if types in _KERNEL_CASTS else None
+
+        def work(part: slice) -> float:
+            out = None if made is None else made[part]
+            return max(
+                (_cast(block, wanted, by_kernel, name, to) for block, to in _blocks(numbers[part], out)), default=0.0
+            )
+
+        parts = portions(len(numbers), _PART)
+        threads = count_threads() if len(numbers) > _PART else 1
+        with closing(map_in_order(work, parts, threads)) as errors:
+            most = max(errors, default=0.0)
         if most:
             self.losses[name or ""] = f"{value.dtype} cast to {wanted}, max error {most:.2g}"
+
+
+def _blocks(numbers: Array, made: Array | None) -> Iterator[tuple[Array, Array | None]]:
+    for start in range(0, len(numbers), _BLOCK):
+        place = slice(start, start + _BLOCK)
+        yield numbers[place], None if made is None else made[place]
+
+
+def _cast(block: Array, wanted: str, types: tuple[Any, Any] | None, name: str | None, out: Array | None) -> float:
+    """Some numbers as the other type; the largest error."""
+    if types is not None:
+        to = scratch("cast", block.shape, dtypes.to_numpy(wanted)) if out is None else out
+        error, status = _wire.cast_floats(block.view(np.uint8), types[0], to.view(np.uint8), types[1])
+        if not status:
+            return error
+    wide = block if block.dtype == np.float64 else casts.widen(block, "float32")
+    made = casts.narrow(wide, wanted)
+    if out is not None:
+        out[...] = made
+    return _error(wide, casts.widen(made, "float64"), wanted, name)
 
 
 def _numbers_of(value: Any) -> Tensor:

@@ -6,7 +6,8 @@ import itertools
 import operator
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,18 @@ from tensorbytes._wire import crc32c, mask
 from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import (
+    LIMITS,
+    MORE_TENSORS,
     CorruptError,
     Hint,
+    LimitError,
     Limits,
     MissingNameError,
     TensorbytesError,
     UsageError,
 )
 from tensorbytes.formats import _record, frame
+from tensorbytes.formats import _shortcut as shortcut
 from tensorbytes.formats._opened import Opened
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.io import storage
@@ -33,7 +38,8 @@ from tensorbytes.notebook import Displayed
 from tensorbytes.patterns import missing_name, some_of
 from tensorbytes.tensor import Value
 from tensorbytes.tfrecord import HEADER_BYTES
-from tensorbytes.tree import Document, Leaf, Stored, restore
+from tensorbytes.tree import Document, Leaf, Stored, leaf_names, restore
+from tensorbytes.typing import pinned
 
 
 class Entry(Displayed):
@@ -121,6 +127,36 @@ class Entry(Displayed):
         return size
 
 
+class _Names:
+    """Where the tensors of a file are, by their names; no leaf is made for it."""
+
+    def __init__(self, documents: list[Document]) -> None:
+        self._places: dict[str | None, tuple[list[Leaf], int]] = {}
+        self._several: Counter[str | None] = Counter()  # names that more than one has
+        count = 0
+        for leaves in (document.leaves for document in documents):
+            self._places.update(zip(leaf_names(leaves), zip(itertools.repeat(leaves), itertools.count()), strict=False))
+            count += len(leaves)
+        if len(self._places) < count:
+            every = itertools.chain.from_iterable(leaf_names(document.leaves) for document in documents)
+            self._several = Counter({name: times for name, times in Counter(every).items() if times > 1})
+        self._places.pop(None, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._places)
+
+    def times(self, name: str) -> int:
+        """How many tensors have a name."""
+        return self._several[name] or int(name in self._places)
+
+    def leaf(self, name: str) -> Leaf:
+        leaves, part = self._places[name]
+        return leaves[part]
+
+
 class Reader(Displayed):
     """An open file. Iterate over it for the objects of a stream, index it by name for tensors.
 
@@ -135,7 +171,7 @@ class Reader(Displayed):
         self._to, self._device = to, device
         self._casting = casting_of(dtype, opened.chosen)
         self._documents: list[Document] | None = None
-        self._by_name: dict[str, list[Leaf]] | None = None
+        self._by_name: _Names | None = None
 
     def _convert(self, value: Value | Deferred) -> Any:
         return frameworks.from_value(value, self._to, self._device)
@@ -162,15 +198,10 @@ class Reader(Displayed):
             self._documents = documents
         return documents
 
-    def _names(self) -> dict[str, list[Leaf]]:
+    def _names(self) -> _Names:
         names = self._by_name
         if names is None:
-            names = {}
-            for document in self._lazy():
-                for leaf in document.leaves:
-                    if leaf.name is not None:
-                        names.setdefault(leaf.name, []).append(leaf)
-            self._by_name = names
+            names = self._by_name = _Names(self._lazy())
         return names
 
     @property
@@ -214,12 +245,13 @@ class Reader(Displayed):
     def __getitem__(self, key: str | int) -> Any:
         """`f["w"]` is the tensor of that name, unread; `f[3]` is object number 3, whole."""
         if isinstance(key, str):
-            found = self._names().get(key, [])
-            if len(found) == 1:
-                return self._entry(found[0])
-            if found:
+            names = self._names()
+            times = names.times(key)
+            if times == 1:
+                return self._entry(names.leaf(key))
+            if times:
                 raise MissingNameError(
-                    f"{len(found)} tensors are named {key!r}",
+                    f"{times} tensors are named {key!r}",
                     path=self.path,
                     tensor=key,
                     hints=[Hint(purpose="f[0] takes an object by its number")],
@@ -265,8 +297,41 @@ class Reader(Displayed):
         """The objects of the file one after another, each verified."""
         # list() asks for the length first: what was decoded for that is not decoded again.
         known = self._documents
-        for document in self._decode(lazy=False) if known is None else known:
-            yield self._restore(document)
+        if known is not None:
+            yield from map(self._restore, known)
+            return
+        at = yield from self._short()
+        if at == 0:
+            yield from map(self._restore, self._decode(lazy=False))
+
+    def _short(self) -> Generator[Any, None, int]:
+        """The objects of a stream whose first one is plain tensors: portions of them in one call, those that are more
+        than that one by one. Returns how many bytes were read, 0 for any other file."""
+        data = self._mapped
+        if self._opened is None or data is None or not self._has_short_way:
+            return 0
+        making = None if self._to == "numpy" else frameworks.making(self._to)
+        held, at, item, records = pinned(data), 0, 0, 0
+        while at < len(held):
+            with naming(self.path, data):
+                made, at, item, count = shortcut.load_objects(held, at, item, making)
+                if not made:
+                    if at == 0:
+                        return 0
+                    document, at = frame.next_document(held, at, item, self._limits)
+                    made, item, count = [self._restore(document)], document.item, len(document.leaves)
+                records += count
+                if records > self._limits.max_tensors:
+                    raise LimitError(f"over {self._limits.max_tensors} tensors", hints=[MORE_TENSORS])
+            yield from made
+        return at
+
+    @property
+    def _has_short_way(self) -> bool:
+        """Whether tensors are wanted as they are, under the usual limits."""
+        plain = self.format == formats.NATIVE and self._device is None and self._casting is None
+        usual = self._limits is LIMITS and not (self._opened and self._opened.options)
+        return plain and usual and self._to in ("numpy", "torch")
 
     def verify(self) -> int:
         """Check every byte against the file's checksums; returns the number of objects."""
@@ -308,7 +373,7 @@ class Reader(Displayed):
         if known is None:
             return f"{said}>"
         documents, whole = known
-        names = [leaf.name for document in documents for leaf in document.leaves if leaf.name is not None]
+        names = [name for document in documents for name in leaf_names(document.leaves) if name is not None]
         stream = "" if whole and len(documents) == 1 else f"{len(documents)} objects" if whole else "a stream, first"
         return ", ".join([said, *filter(None, [stream, some_of(names) if names else ""])]) + ">"
 

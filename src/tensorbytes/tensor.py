@@ -27,7 +27,7 @@ import importlib
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -204,6 +204,22 @@ def fitting_tensor(dtype: str, shape: tuple[int, ...], data: memoryview, origin:
     put(made, "meta", {})
     put(made, "origin", origin)
     return made
+
+
+class Memory(NamedTuple):
+    """The short way from a framework's tensor: `memory_of` gives the dtype's name, the shape and an array of the memory
+    of one that is nothing but its memory, and None for any other."""
+
+    framework: str
+    memory_of: Callable[[Any], tuple[str, tuple[int, ...], Any] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Making:
+    """The short way to a framework's tensor: `make(dtypes[name], shape, memory)`, of memory that is its alone."""
+
+    dtypes: Mapping[str, Any]
+    make: Callable[[Any, tuple[int, ...], bytearray], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -88,6 +88,57 @@ class Leaf(NamedTuple):
     def part(self, index: Any) -> Tensor | Strings:
         """What an index picks of the value; where the format can, no more than that is read."""
         return self.value.part(index)
+
+
+class LazyLeaves(list[Leaf]):
+    """Leaves whose names are known, and of which each is made when it is asked for.
+
+    A list of thousands takes time and memory that whoever wants one of them should not pay.
+    """
+
+    def __init__(self, names: Sequence[str], make: Callable[[int], Leaf]) -> None:
+        super().__init__([None] * len(names))  # type: ignore[list-item]
+        self.names, self._make = names, make
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        found = super().__getitem__(index)
+        if found is None:
+            found = self._make(range(len(self))[index])
+            super().__setitem__(index, found)
+        return found
+
+    def __iter__(self) -> Iterator[Leaf]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __reversed__(self) -> Iterator[Leaf]:
+        return map(self.__getitem__, reversed(range(len(self))))
+
+    def __contains__(self, leaf: object) -> bool:
+        return any(one is leaf or one == leaf for one in self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or list(self) == other
+
+    __hash__ = None
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other]
+
+    def __radd__(self, other: Any) -> Any:
+        return [*other, *self]
+
+    def copy(self) -> list[Leaf]:
+        return list(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def leaf_names(leaves: list[Leaf]) -> Sequence[str | None]:
+    """The name of each leaf, none of which is made for it."""
+    return leaves.names if isinstance(leaves, LazyLeaves) else [leaf.name for leaf in leaves]
 
 
 class Document(NamedTuple):

@@ -476,3 +476,109 @@ def test_damage_in_a_large_file_is_located(large, tmp_path):
         path.write_bytes(data[:size])
         with pytest.raises(tb.errors.CorruptError):
             tb.load(path)
+
+
+# ---- streams of plain tensors, read in portions ---------------------------------------------
+
+
+def plain_and_other_items():
+    for number in range(3000):
+        if number % 700 == 699:
+            yield {"text": "a", "x": np.arange(3), "deep": {"y": [np.ones(2), None]}}
+        elif number % 5 == 4:
+            yield {"a": np.full(number % 7, number), "é": np.array(number % 2 == 0)}
+        else:
+            yield np.full((number % 4, 2), number, np.float32)
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_plain_items_and_others_come_in_their_order(path, to):
+    items = list(plain_and_other_items())
+    with tb.open(path, "w") as file:
+        for item in items:
+            file.write(item)
+    with tb.open(path, to=to) as file:
+        got = list(iter(file))
+    assert len(got) == len(items)
+    for one, two, three in zip(got, items, tb.load(path, to=to), strict=True):
+        assert tb.equal(one, three)
+        assert to != "numpy" or tb.equal(one, two)
+    with tb.open(path) as file:
+        assert tb.equal(file[699], items[699])
+
+
+def test_an_item_out_of_order_is_noticed_after_plain_ones(path):
+    with tb.open(path, "w") as file:
+        for number in range(5):
+            file.write(np.full(3, number))
+    whole = path.read_bytes()
+    size = len(whole) // 5
+    path.write_bytes(whole[: 2 * size] + whole[3 * size :])  # without the third
+    with tb.open(path) as file:
+        stream = iter(file)
+        assert [next(stream)[0], next(stream)[0]] == [0, 1]
+        with pytest.raises(tb.errors.CorruptError, match="item 4 of a stream follows item 2"):
+            next(stream)
+
+
+def test_damage_is_told_once_the_items_before_it_were_given(path):
+    with tb.open(path, "w") as file:
+        for number in range(2000):
+            file.write(np.full(5, number))
+    raw = bytearray(path.read_bytes())
+    raw[-30] ^= 1
+    path.write_bytes(raw)
+    with tb.open(path) as file:
+        stream = iter(file)
+        assert [next(stream)[0] for _ in range(1999)] == list(range(1999))
+        with pytest.raises(tb.errors.CorruptError, match="checksum of a record's data"):
+            next(stream)
+
+
+def test_a_key_twice_in_an_item_is_told_after_the_items_before_it(path):
+    with tb.open(path, "w") as file:
+        for number in range(3):
+            file.write({"a": np.full(2, number), "b": np.ones(1)})
+    raw = path.read_bytes()
+    payloads = [raw[start:end] for start, end in frame.spans(memoryview(raw), 1, tb.errors.Limits())]
+    payloads[5] = payloads[5].replace(b"\xc2\x3e\x01b", b"\xc2\x3e\x01a")
+    records = frame.frames([[payload] for payload in payloads])
+    path.write_bytes(records)
+    with tb.open(path) as file:
+        stream = iter(file)
+        assert [next(stream)["a"][0], next(stream)["a"][0]] == [0, 1]
+        with pytest.raises(tb.errors.CorruptError, match="'a' is stored twice"):
+            next(stream)
+
+
+def test_views_of_a_stream_outlive_its_file(path):
+    with tb.open(path, "w") as file:
+        for number in range(10):
+            file.write(np.full(3, number))
+    with tb.open(path) as file:
+        stream = iter(file)
+        first = next(stream)
+    assert [first[0], *(x[0] for x in stream)] == list(range(10))
+
+
+def test_pieces_are_written_in_calls_that_end_where_pages_do(path, monkeypatch):
+    pieces = [os.urandom(size) for size in (10, 3 << 20, 5, 70_000, 1 << 20, 0, 100, 1 << 20)]
+    ends, at = [], 0
+    for parts in storage._portions(pieces):
+        at += sum(map(len, parts))
+        ends.append(at)
+    assert all(end % (1 << 20) == 0 for end in ends[:-1])
+    storage.write(path, pieces, size=at, sync=False)
+    assert path.read_bytes() == b"".join(pieces)
+    calls = []
+    monkeypatch.setattr(os, "writev", lambda fd, parts: calls.append(len(parts)) or os.write(fd, parts[0][:7]))
+    storage.write(path, iter(pieces), size=at, sync=False)  # a disk that takes little at a time
+    assert path.read_bytes() == b"".join(pieces)
+    assert calls
+
+
+def test_blocks_that_were_set_aside_do_not_make_a_file_longer(path, monkeypatch):
+    monkeypatch.setattr(storage, "_RESERVED_BYTES", 1)
+    obj, meta = {"a": np.ones(5), "b": np.arange(3)}, {"general": "yes"}
+    tb.save(obj, path, meta=meta, sync=False)
+    assert path.read_bytes() == tb.dumps(obj, meta=meta)

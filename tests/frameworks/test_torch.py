@@ -121,3 +121,100 @@ def test_what_is_loaded_is_on_the_processor_whatever_torch_makes_by_default():
     for one, other in zip(given, back, strict=True):
         assert other.device.type == "cpu"
         assert identical(adapter.to_value(one), adapter.to_value(other))
+
+
+# ---- messages of plain tensors, by one call of the kernel -----------------------------------
+
+
+def by_general_writer(obj):
+    """What dumps gives where nothing takes the short way."""
+    return b"".join(tb.buffers(obj))
+
+
+@pytest.mark.parametrize("name", [*DTYPES, "bool"])
+def test_the_short_way_gives_the_bytes_of_the_general_one(name):
+    dtype = torch.bool if name == "bool" else adapter._BY_NAME[name]
+    tensors = [
+        filled(dtype, shape) if name != "bool" else torch.ones(shape, dtype=dtype) for shape in [(), (3, 5), (0, 2)]
+    ]
+    for obj in (*tensors, tensors, tuple(tensors), dict(zip("abc", tensors, strict=True)), {"x": tensors[1]}):
+        raw = tb.dumps(obj)
+        assert raw == by_general_writer(obj)
+        back = tb.loads(raw, to="torch")
+        assert tb.dumps(back) == raw
+        assert type(back) is type(obj)
+
+
+EXOTIC = {
+    "requires grad": lambda x: x.requires_grad_(),
+    "no leaf": lambda x: x.requires_grad_() * 2,
+    "a Parameter": torch.nn.Parameter,
+    "a Buffer": torch.nn.Buffer,
+    "transposed": lambda x: x.T,
+    "strided": lambda x: x[::2],
+    "a storage offset": lambda x: x[1:],
+    "expanded": lambda x: x[:1].expand(3, 4),
+    "conjugated": lambda x: x.to(torch.complex64).conj(),
+    "negated": lambda x: x.to(torch.complex64).conj().imag,
+    "zeros without memory": lambda x: torch._efficientzerotensor((3, 4)),
+    "sparse": lambda x: x.to_sparse(),
+    "quantized": lambda x: torch.quantize_per_tensor(x, 0.5, 1, torch.qint8),
+    "nested": lambda x: torch.nested.nested_tensor([x, x]),
+    "without its gradient mode": lambda x: torch.inference_mode()(lambda: x * 1)(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", EXOTIC)
+def test_tensors_that_are_more_than_their_memory_are_stored_as_by_the_general_way(kind):
+    x = EXOTIC[kind](torch.arange(12.0).reshape(3, 4))
+    with torch.no_grad():  # in which NumPy gets what wants a gradient
+        for obj in (x, {"a": x, "b": torch.ones(2)}, [x]):
+            raw = tb.dumps(obj)
+            assert raw == by_general_writer(obj)
+            back = tb.loads(raw, to="torch")
+            assert tb.dumps(back) == raw
+
+
+@pytest.mark.parametrize("kind", ["subclass", "meta", "vmap", "functional", "freed", "fake"])
+def test_tensors_without_values_of_their_own_are_refused(kind):
+    x = torch.arange(4.0)
+    if kind == "subclass":
+        x = x.as_subclass(type("Sub", (torch.Tensor,), {}))
+    elif kind == "meta":
+        x = x.to("meta")
+    elif kind == "functional":
+        x = torch._to_functional_tensor(x)
+    elif kind == "freed":
+        x.untyped_storage().resize_(0)
+    elif kind == "fake":
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        x = FakeTensorMode().from_tensor(x)
+    tb.dumps(torch.ones(1))
+    for wrap in (lambda x: x, lambda x: {"a": x}):
+        call, given = tb.dumps, wrap(x)
+        if kind == "vmap":
+            call, given = torch.vmap(lambda x, wrap=wrap: tb.dumps(wrap(x))), torch.ones(2, 3)
+        with pytest.raises(tb.errors.UnsupportedError):
+            call(given)
+
+
+def test_tied_tensors_stay_tied_in_messages():
+    x = torch.arange(6.0)
+    for obj in ({"a": x, "b": x}, {"a": x, "b": x.view(6)}, {"a": x, "b": x.view(2, 3)}, [x, x[:3]]):
+        raw = tb.dumps(obj)
+        assert raw == by_general_writer(obj)
+        back = tb.loads(raw, to="torch")
+        one, two = back.values() if isinstance(back, dict) else back
+        assert (one.data_ptr() == two.data_ptr()) == (one.shape == two.shape)
+    y = torch.zeros(0)
+    assert tb.dumps({"a": y, "b": y}) == by_general_writer({"a": y, "b": y})
+
+
+def test_tensors_of_a_message_have_memory_of_their_own():
+    raw = tb.dumps({"a": torch.zeros(3), "b": torch.zeros(3)})
+    one, two = tb.loads(raw, to="torch"), tb.loads(raw, to="torch")
+    one["a"] += 1
+    assert one["b"].tolist() == two["a"].tolist() == [0, 0, 0]
+    assert tb.loads(raw)["a"].tolist() == [0, 0, 0]

@@ -2,7 +2,9 @@
 
 import io
 import os
+import pickle
 import stat
+import threading
 from pathlib import Path
 
 import cramjam
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorbytes as tb
-from tensorbytes import errors, open_records
+from tensorbytes import _wire, errors, open_records
 from tensorbytes.formats.tfrecord.files.index import INDEX_SUFFIX
 from tensorbytes.records import Feature, build_index, plan
 from tests.support.record_cases import by_hand, expected, numbered, plain_row, rows_of, stream, write
@@ -405,3 +407,193 @@ def test_numbers_of_any_width(tmp_path, dtype):
     if dtype is np.uint64:
         with pytest.raises(IndexError, match="there are 300"):
             records[np.array([1 << 63], dtype)]
+
+
+# ---- files of small records, which are mapped -----------------------------------------
+
+
+def shards(folder, count=4, each=500):
+    """Paths of files of records, numbered from 0 on."""
+    paths = [folder / f"part-{number}" for number in range(count)]
+    for number, path in enumerate(paths):
+        with tb.RecordWriter(path, schema={"i": "int64", "name": "bytes"}) as writer:
+            rows = range(number * each, (number + 1) * each)
+            writer.write_batch({"i": np.array(rows), "name": [b"%d" % row for row in rows]})
+    return [str(path) for path in paths]
+
+
+def maps_of(paths):
+    """How many maps of these files this process has."""
+    return sum(line.rstrip().endswith(tuple(paths)) for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def open_files(paths):
+    found = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
+    return [name for fd in found if os.path.exists(fd) and (name := os.readlink(fd)) in paths]
+
+
+def check_rows(records, numbers):
+    batch = records[numbers]
+    assert batch["i"].tolist() == list(numbers)
+    assert list(batch["name"]) == [b"%d" % number for number in numbers]
+
+
+def some_numbers(seed, total=2000):
+    return np.random.default_rng(seed).integers(0, total, 256).tolist()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="Linux")
+def test_files_are_mapped_while_their_records_are_read_by_number(tmp_path):
+    paths = shards(tmp_path)
+    records = open_records(paths)
+    assert len(records) == 2000
+    assert maps_of(paths) == 0
+    check_rows(records, [5, 3, 1999])
+    assert maps_of(paths) == 2 * _wire.ACCELERATED, "only those that are asked"
+    for seed in range(20):
+        check_rows(records, some_numbers(seed))
+    assert maps_of(paths) == 4 * _wire.ACCELERATED
+    assert open_files(paths) == []
+    with records:
+        pass
+    assert maps_of(paths) == 0
+    check_rows(records, some_numbers(0))
+    copy = pickle.loads(pickle.dumps(records))
+    del records
+    assert maps_of(paths) == 0
+    check_rows(copy, some_numbers(1))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="Linux")
+def test_files_of_large_records_are_not_mapped(tmp_path):
+    path = tmp_path / "x"
+    with tb.RecordWriter(path) as writer:
+        writer.write_batch({"x": np.arange(60000.0, dtype=np.float32).reshape(20, 3000)})
+    records = open_records(path)
+    assert records[[7, 3]]["x"][:, 0].tolist() == [21000, 9000]
+    assert maps_of([str(path)]) == 0
+    assert open_files([str(path)]) == []
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied", "rewritten", "replaced", "removed", "damaged"])
+def test_a_mapped_file_that_changes_between_calls(tmp_path, how):
+    paths = shards(tmp_path)
+    records = open_records(paths)
+    check_rows(records, some_numbers(2))
+    path = Path(paths[1])
+    raw, before = path.read_bytes(), os.stat(path)
+    with open(path, "r+b") as file:
+        if how in ("cut", "emptied"):
+            file.truncate(len(raw) // 2 * (how == "cut"))
+        elif how == "rewritten":
+            file.write(raw[:100][::-1])
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    if how == "replaced":
+        (tmp_path / "new").write_bytes(by_hand(numbered(500)))
+        os.replace(tmp_path / "new", path)
+    elif how == "removed":
+        os.remove(path)
+    elif how == "damaged":  # by a disk, which leaves size and time
+        with open(path, "r+b") as file:
+            file.write(raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 4]))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    check_rows(records, [0, 499, 1000, 1999])  # of the others
+    raised = FileNotFoundError if how == "removed" else errors.CorruptError
+    words = {"removed": "part-1", "damaged": "record 2[0-9]{2} is damaged"}.get(how, "the file has changed since")
+    with pytest.raises(raised, match=words) as caught:
+        records[list(range(400, 1100))]
+    if how == "damaged":
+        assert 200 < caught.value.record < 300
+        assert caught.value.path == paths[1]
+
+
+def test_another_file_of_the_same_content_takes_the_place_of_a_mapped_one(tmp_path):
+    """Its size and time are the same, so it is what was indexed; what it holds is read, and not the one before."""
+    paths = shards(tmp_path)
+    records = open_records(paths)
+    check_rows(records, some_numbers(3))
+    path = Path(paths[2])
+    before, raw = os.stat(path), path.read_bytes()
+    (tmp_path / "new").write_bytes(raw)
+    os.utime(tmp_path / "new", ns=(before.st_atime_ns, before.st_mtime_ns))
+    path.write_bytes(b"") if os.name == "nt" else os.truncate(path, 0)  # the map of it would tell
+    os.replace(tmp_path / "new", path)
+    for seed in range(5):
+        check_rows(records, some_numbers(seed))
+
+
+def test_a_file_that_is_cut_and_rewritten_while_threads_read_it(tmp_path):
+    """They get what was there, or an error of ours: never other values, and the process lives."""
+    paths = shards(tmp_path)
+    records = open_records(paths)
+    check_rows(records, some_numbers(4))
+    raw, status = Path(paths[1]).read_bytes(), os.stat(paths[1])
+    stop, wrong = threading.Event(), []
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            numbers = rng.integers(0, 2000, 64)
+            try:
+                batch = records[numbers]
+            except errors.CorruptError:
+                continue
+            except Exception as error:
+                wrong.append(error)
+                return
+            if batch["i"].tolist() != numbers.tolist():
+                wrong.append((numbers, batch))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for size in (0, 100, len(raw) // 2, len(raw) - 1) * 10:
+        with open(paths[1], "r+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(raw[size:])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    os.utime(paths[1], ns=(status.st_atime_ns, status.st_mtime_ns))
+    check_rows(records, some_numbers(5))
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_a_forked_process_reads_what_its_parent_has_mapped(tmp_path):
+    paths = shards(tmp_path)
+    records = open_records(paths)
+    check_rows(records, some_numbers(6))
+    child = os.fork()
+    if child == 0:
+        try:
+            for seed in range(10):
+                check_rows(records, some_numbers(seed))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    for seed in range(10):
+        check_rows(records, some_numbers(seed))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="Linux")
+def test_where_nothing_can_be_mapped_files_are_read(tmp_path, monkeypatch):
+    paths = shards(tmp_path)
+    monkeypatch.setattr(_wire, "map_file", lambda *_: None)
+    records = open_records(paths)
+    for seed in range(3):
+        check_rows(records, some_numbers(seed))
+    assert open_files(paths) == []
+
+
+def test_records_of_several_files_that_do_not_fit_are_named(tmp_path):
+    paths = [write(tmp_path / name, [made(x=[n]) for n in range(20)]) for name in "ab"]
+    odd = write(tmp_path / "c", [made(x=[n] if n != 7 else [1, 2]) for n in range(20)])
+    records = open_records([*paths, odd], schema={"x": "int64"})
+    assert records[[50, 3, 25]]["x"].tolist() == [10, 3, 5]
+    with pytest.raises(errors.SchemaError, match="record 7: feature 'x' has 2 values") as caught:
+        records[[50, 3, 47, 25]]
+    assert (caught.value.path, caught.value.record) == (odd, 7)

@@ -12,7 +12,7 @@ import pytest
 
 import tensorbytes as tb
 from tensorbytes import open_records
-from tensorbytes.formats.tfrecord.files.index import Index
+from tensorbytes.formats.tfrecord.files.index import Index, Shelf
 from tensorbytes.records import Batch, Feature, Records
 from tests.support.record_cases import by_hand, expected, numbered, plain_batches, rows_of, sequence, stream, write
 
@@ -141,7 +141,7 @@ def test_a_run_of_records_is_checked_like_each_of_them(gathered, tmp_path, monke
     records = open_records(file)
     assert len(records) == 20
     if not gathered:  # as from streams, and where a file can't be read at a place
-        monkeypatch.setattr(Index, "_gathered", lambda *_: None)
+        monkeypatch.setattr(Shelf, "read", lambda *_: None)
     one_by_one, check = [], Index._check
     monkeypatch.setattr(Index, "_check", lambda *args: one_by_one.append(args[1]) or check(*args))
     assert records[3:19]["i"].tolist() == list(range(3, 19))

@@ -22,26 +22,28 @@ FILTERS = pytest.mark.parametrize("kernel", [compiled, filters_reference], ids=[
 # ---- Huffman codes ----------------------------------------------------------
 
 
-def encoded(kernel, plane):
+def encoded(kernel, plane, portable=False):
     out = bytearray(len(plane) + SLACK)
-    size = kernel.huffman_encode(plane, out)
+    size = kernel.huffman_encode(plane, out, portable)
     return bytes(out[:size])
 
 
-def decoded(kernel, code, n):
+def decoded(kernel, code, n, portable=False):
     """The plane; None if the code is not sound."""
     out = bytearray(n)
-    return bytes(out) if kernel.huffman_decode(code, out) else None
+    return bytes(out) if kernel.huffman_decode(code, out, portable) else None
 
 
 def both_encode(plane):
     code = encoded(compiled, plane)
+    assert encoded(compiled, plane, portable=True) == code
     assert encoded(huffman_reference, plane) == code
     return code
 
 
 def both_decode(code, n):
     plane = decoded(compiled, code, n)
+    assert decoded(compiled, code, n, portable=True) == plane
     assert decoded(huffman_reference, code, n) == plane
     return plane
 
@@ -308,6 +310,40 @@ def test_joined_planes_are_the_same(width, n, rotate, more, data):
         back = bytearray(n * width)
         compiled.planes_split(outs[0], back, width, rotate)
         assert back == b"".join(planes)
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_planes_are_the_same_on_any_machine(width, rotate):
+    """Around the sizes of vectors, at any address: with what this machine has, and with what every machine has."""
+    data = np.random.default_rng(width).bytes(8 * 1100)
+    for n in [*range(70), 127, 128, 129, 255, 256, 257, 1000]:
+        for start in (0, 1, 3):
+            elements = data[start : start + n * width]
+            split = result(filters_reference, "planes_split", elements, n * width, width, rotate)
+            planes = [bytes(split[k * n : (k + 1) * n]) for k in range(width)]
+            for portable in (False, True):
+                assert result(compiled, "planes_split", elements, n * width, width, rotate, portable) == split
+                assert result(compiled, "planes_join", planes, n * width, rotate, portable) == elements
+
+
+def test_a_path_is_chosen_by_a_truth_value():
+    class Neither:
+        def __bool__(self):
+            raise KeyError("no truth value")
+
+    out = bytearray(32)
+    for call in (
+        lambda: compiled.planes_split(bytes(8), bytearray(8), 4, False, Neither()),
+        lambda: compiled.planes_join([bytes(4), bytes(4)], bytearray(8), False, Neither()),
+        lambda: compiled.huffman_encode(bytes(8), out, Neither()),
+        lambda: compiled.huffman_decode(bytes(20), out, Neither()),
+        lambda: compiled.missing_zero(bytes(8), bytes(2), 4, Neither()),
+        lambda: compiled.missing_clear(bytearray(8), bytes(2), 4, Neither()),
+        lambda: compiled.varints_decode(b"\x01", 0, 1, np.zeros(1, np.int64), Neither()),
+    ):
+        with pytest.raises(KeyError):
+            call()
 
 
 @FILTERS

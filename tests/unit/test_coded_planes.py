@@ -63,6 +63,109 @@ def test_damaged_planes_get_the_same_verdict():
     assert sum(one is None for one, _ in verdicts) > len(code)
 
 
+# ---- many chunks in one call ----------------------------------------------------
+
+
+def chunked(kernel, data, width, rotate, chunk, threads, part):
+    """The chunks one after another, as files have them; their sizes and checksums."""
+    count, parts = -(-len(data) // chunk), -(-len(data) // part)
+    out, sizes, sums = bytearray(len(data) + parts * SLACK), np.empty(count, "<u4"), np.empty(count, "<u4")
+    kernel.chunks_encode(data, out, bytearray(threads * chunk), width, rotate, chunk, sizes, sums, threads, part)
+    each = part // chunk
+    ends = [sum(sizes[k : k + each].tolist()) for k in range(0, count, each)]
+    return b"".join(out[k * (part + SLACK) :][:end] for k, end in enumerate(ends)), sizes, sums
+
+
+def unchunked(kernel, code, n, width, rotate, chunk, sizes, sums, threads):
+    out = bytearray(n)
+    return kernel.chunks_decode(code, out, bytearray(threads * chunk), width, rotate, chunk, sizes, sums, threads), out
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize(("chunk", "part"), [(256, 256), (256, 1024), (1024, 1024), (1 << 16, 1 << 17)])
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_chunks_agree_and_come_back_whatever_the_threads(name, width, chunk, part, threads):
+    data = NUMBERS[name]
+    code, sizes, sums = chunked(compiled, data, width, width > 1, chunk, threads, part)
+    plain, *told = chunked(huffman_reference, data, width, width > 1, chunk, 1, chunk)
+    assert code == plain
+    assert [sizes.tolist(), sums.tolist()] == [numbers.tolist() for numbers in told]
+    for kernel in KERNELS:
+        found = unchunked(kernel, code, len(data), width, width > 1, chunk, sizes, sums, threads)
+        assert found == (len(sizes), data)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_chunks_are_sound_up_to_the_first_that_is_not(threads):
+    data = NUMBERS["weights"]
+    code, sizes, sums = chunked(compiled, data, 4, True, 1024, 1, 1024)
+    ends = np.cumsum(sizes)
+    for number in range(len(sizes)):
+        bent = bytearray(code)
+        bent[ends[number] - 1] ^= 1
+        bent[-1] ^= 2  # and the last one, which others may come to first
+        told = [(sizes, sums), (sizes + np.eye(len(sizes), dtype="<u4")[number], sums)]
+        for some, bytes_ in [(told[0], bent), (told[1], code)]:
+            for kernel in KERNELS:
+                done, out = unchunked(kernel, bytes_, len(data), 4, True, 1024, *some, threads)
+                assert done == number
+                assert out[: number * 1024] == data[: number * 1024]
+
+
+def test_sizes_of_chunks_that_lie_are_no_way_out_of_the_code():
+    data = NUMBERS["weights"]
+    code, sizes, sums = chunked(compiled, data, 4, True, 1024, 1, 1024)
+    for lie in (0, 1025, 1 << 31, 0xFFFFFFFF):
+        for kernel in KERNELS:
+            for threads in (1, 3):
+                lying = np.full_like(sizes, lie)
+                assert unchunked(kernel, code, len(data), 4, True, 1024, lying, sums, threads)[0] == 0
+                lying[:2] = sizes[:2]
+                assert unchunked(kernel, code, len(data), 4, True, 1024, lying, sums, threads)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{1: bytearray(1023)}, {2: bytearray(255)}, {3: 3}, {5: 0}, {5: 255}, {6: bytearray(15)}, {7: bytearray(15)},
+     {8: 0}, {9: 128}, {9: 0}],
+)  # fmt: skip
+def test_calls_for_chunks_with_sizes_that_do_not_fit_are_refused(change):
+    args = [bytes(1024), bytearray(2000), bytearray(256), 4, True, 256, bytearray(16), bytearray(16), 1, 512]
+    for number, value in change.items():
+        args[number] = value
+    for kernel in KERNELS:
+        with pytest.raises((ValueError, IndexError)):
+            kernel.chunks_encode(*args)
+        if 1 not in change and 9 not in change:
+            with pytest.raises((ValueError, IndexError)):
+                kernel.chunks_decode(args[0], bytearray(1024), *args[2:9])
+
+
+def test_bytes_that_change_while_they_are_coded_do_no_harm():
+    """Counts are of other bytes than codes then: what comes out is refused or another value, never a crash."""
+    import threading
+
+    data = bytearray(NUMBERS["weights"] * 40)
+    stop = threading.Event()
+
+    def change():
+        random = np.random.default_rng(1)
+        while not stop.is_set():
+            at = int(random.integers(0, len(data) - 64))
+            data[at : at + 64] = random.bytes(64)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(60):
+            code, sizes, sums = chunked(compiled, data, 4, True, 1 << 16, 2, 1 << 16)
+            assert unchunked(compiled, code, len(data), 4, True, 1 << 16, sizes, sums, 2)[0] == len(sizes)
+    finally:
+        stop.set()
+        thread.join()
+
+
 @given(st.binary(max_size=80), st.sampled_from([1, 2, 4, 8]), st.integers(0, 20), st.booleans())
 def test_any_bytes_get_the_same_verdict(code, width, n, rotate):
     one, two = (decoded(kernel, code, n * width, width, rotate) for kernel in KERNELS)

@@ -169,9 +169,10 @@ def test_usual_forms_need_no_call():
         ((("a", -1, None, [], len),), IndexError),
         ((("a", 1, None, (), len),), SystemError),
         ((("a", 4, None, [], len),), TypeError),
-        ((("a", 4, (bytes, "f", ()), [], len),), TypeError),
-        ((("a", 4, (bytes, b"f", 3), [], len),), SystemError),
-        ((("a", 4, (bytes, b"B", ("x",)), [], len),), TypeError),
+        ((("a", 4, (bytes, "dtype", bytes), [], len),), TypeError),
+        ((("a", 4, (bytes, "dtype", bytes, 3), [], len),), SystemError),
+        ((("a", 4, (bytes, "dtype", bytes, ()), [], len),), AttributeError),
+        ((("a", 4, (bytes, "__class__", bytes, ("x",)), [], len),), TypeError),
         ((("a", 0, None, [], str),), TypeError),
     ],
 )

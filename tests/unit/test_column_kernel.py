@@ -46,11 +46,12 @@ def test_missing_elements_are_found_and_cleared(case):
     assert agree("missing_zero", data, present, width) == (not data[~present].any())
     want = data.copy()
     want[~present] = 0
-    for kernel in (compiled, reference):
+    for kernel, portable in ((compiled, False), (compiled, True), (reference, False)):
         copy = data.copy()
-        kernel.missing_clear(copy, present, width)
+        assert kernel.missing_zero(copy, present, width, portable) == (not data[~present].any())
+        kernel.missing_clear(copy, present, width, portable)
         assert (copy == want).all()
-        assert kernel.missing_zero(copy, present, width)
+        assert kernel.missing_zero(copy, present, width, portable)
 
 
 @KERNELS

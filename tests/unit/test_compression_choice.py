@@ -264,3 +264,55 @@ def test_a_sample_of_zeros_is_no_tensor_of_zeros():
     found = tb.dumps({"x": x}, compression="auto")
     assert len(found) < x.nbytes / 500
     assert np.array_equal(tb.loads(found)["x"], x)
+
+
+# ---- what was chosen before ---------------------------------------------------
+
+
+def counting(monkeypatch):
+    """How often a tensor was looked at in full."""
+    calls, before = [], choice._choose
+    monkeypatch.setattr(choice, "_choose", lambda *args: calls.append(1) or before(*args))
+    return calls
+
+
+def layers(count, seed=0, scale=0.02, dtype=np.float32):
+    random = np.random.default_rng(seed)
+    return {f"{k}.{seed}": random.normal(0, scale, 40_000).astype(dtype) for k in range(count)}
+
+
+def test_like_tensors_of_a_file_are_chosen_for_once(monkeypatch):
+    calls = counting(monkeypatch)
+    model = layers(9) | layers(9, 1, dtype=ml_dtypes.bfloat16)
+    made = ways(model, compression="auto")
+    assert set(made.values()) == {"split+huffman"}
+    assert len(made) == 18
+    assert len(calls) == 2  # one for each dtype
+
+
+def test_a_tensor_unlike_the_others_is_chosen_for_by_itself(monkeypatch):
+    calls = counting(monkeypatch)
+    smooth = np.sin(np.arange(40_000) / 1e4).astype(np.float32)
+    model = {"a": layers(1)["0.0"], "b": smooth, "c": np.repeat(np.arange(40.0, dtype=np.float32), 1000), "d": smooth}
+    alone = {name: ways({name: x, "few": np.arange(3)}, compression="auto").get(name) for name, x in model.items()}
+    del calls[:]
+    assert ways(model, compression="auto") == alone
+    assert len(calls) == 3
+
+
+def test_nothing_is_remembered_from_one_file_to_the_next(monkeypatch):
+    calls = counting(monkeypatch)
+    one, two = layers(2), layers(2, 1)
+    before = tb.dumps(two, compression="auto")
+    tb.dumps(one, compression="auto")
+    assert tb.dumps(two, compression="auto") == before
+    assert len(calls) == 3
+
+
+def test_what_is_kept_of_choices_is_bounded():
+    known, elements = choice.Choices(), elements_of(dtypes.get("float32"))
+    for seed in range(60):
+        x = np.random.default_rng(seed).normal(0, 1, 4000).astype(np.float32)
+        x[: 60 * seed] = 0
+        choice.choose(memoryview(x).cast("B"), elements, known)
+    assert len(known._made[elements]) <= choice._MOST_CHOICES

@@ -205,6 +205,69 @@ def test_varints_of_every_size_at_every_place_agree(size):
                 assert parse_example(feature)["a"][1].tobytes() == values
 
 
+def twin_of_varints(raw):
+    """The values of a run; None if one of them has over ten bytes."""
+    run = np.frombuffer(raw, np.uint8)
+    parts, end = [ints()], 0
+    for starts, stops in reference.varints(run):
+        parts.append(reference.decode_varints(run, starts, stops))
+        end = int(stops[-1]) if len(stops) else end
+    return np.concatenate(parts) if end == len(raw) else None
+
+
+def check_varints(raw, before=b"", after=b""):
+    """Either path of the compiled kernel gives what the twin does, in room for all, for some and for more."""
+    want = twin_of_varints(raw)
+    ends = sum(byte < 0x80 for byte in raw)
+    for room, portable in itertools.product({ends, ends + 3, max(ends - 1, 0), ends // 2, 0}, (False, True)):
+        out = filled(room + 1, np.int64)
+        place = len(before), len(before) + len(raw)
+        found = compiled.varints_decode(before + raw + after, *place, out[:room], portable)
+        if want is None or len(want) > room:
+            assert found == -1
+        else:
+            assert out[:found].tolist() == want.tolist()
+        assert out[room] == UNTOUCHED
+
+
+runs_of_varints = st.lists(
+    st.one_of(
+        st.integers(0, 2**64 - 1).map(varint),
+        st.tuples(st.integers(0, 2**63), st.sampled_from([*range(1, 12), 63, 64, 65, 130])).map(
+            lambda drawn: overlong(drawn[0] >> max(64 - 7 * drawn[1], 0), drawn[1])
+        ),
+        st.integers(1, 130).map(lambda count: b"\x05" * count),
+        st.integers(1, 20).map(lambda count: varint(2**64 - 1) * count),
+    ),
+    max_size=12,
+).map(b"".join)
+
+
+@given(runs_of_varints, st.binary(max_size=9), st.one_of(st.binary(max_size=12), st.integers(60, 80).map(bytes)))
+def test_every_path_over_varints_gives_the_twins_values(raw, before, after):
+    check_varints(raw, before, after)
+
+
+@pytest.mark.parametrize("size", [*range(1, 13), 63, 64, 65, 71, 72, 73, 128])
+def test_varints_near_the_end_of_memory(size):
+    """One path takes 64 bytes at a time where 72 can be read: the run, and the memory after it, end around there."""
+    odd = overlong(1 << min(7 * (size - 1), 63) | 1, size)
+    for count, more in itertools.product((0, 1, 52, 60, 63, 64, 65, 70, 72, 126, 128), (0, 1, 7, 8, 63, 64, 71, 72)):
+        for raw in (b"\x01" * count + odd, odd + b"\x01" * count, b"\x81\x01" * count + odd + b"\x01"):
+            check_varints(raw, after=b"\xff" * more)
+
+
+def test_varints_outside_the_buffer_are_refused():
+    out = filled(4, np.int64)
+    for start, end in ((0, 3), (2, 1), (-1, 1)):
+        with pytest.raises(IndexError):
+            compiled.varints_decode(b"\x01\x01", start, end, out, False)
+    with pytest.raises(ValueError, match="cut"):
+        compiled.varints_decode(b"\x01\x81", 0, 2, out, False)
+    assert compiled.varints_decode(b"\x01\x81", 0, 1, out, True) == 1
+    assert compiled.varints_decode(b"", 0, 0, out[:0], False) == 0
+
+
 @KERNELS
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_lengths_of_up_to_five_bytes_are_usual(kernel, size):

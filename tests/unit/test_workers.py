@@ -17,11 +17,10 @@ import pytest
 from tensorbytes._wire.portions import Stopped, portions
 from tensorbytes.errors import UsageError
 from tensorbytes.io import workers
-from tensorbytes.io.workers import Ahead, Crew, ResultGate, map_in_order, read_ahead, run_pipeline
+from tensorbytes.io.workers import Ahead, Crew, ResultGate, map_in_order, run_pipeline, share
 
 WAYS = {
     "map_in_order": lambda work, items: map_in_order(work, items, 3),
-    "read_ahead": lambda work, items: read_ahead(map(work, items)),
     "run_pipeline": lambda work, items: run_pipeline(work, items, 3),
 }
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork of POSIX")
@@ -339,10 +338,10 @@ def test_a_crew_that_the_collector_finds_in_its_own_thread():
 
 def test_the_end_of_the_process_waits_for_nobody_who_is_idle():
     code = """
-        from tensorbytes.io.workers import Ahead, Crew, ResultGate, map_in_order, read_ahead
+        from tensorbytes.io.workers import Ahead, Crew, ResultGate, map_in_order, run_pipeline
         import itertools
         results = map_in_order(str, itertools.count(), 3)
-        items = read_ahead(itertools.count())
+        items = run_pipeline(int, itertools.count(), 2)
         crew = Crew(1)
         ahead = Ahead(itertools.count(), crew, 4)
         print(next(results), next(items), next(ahead))
@@ -389,10 +388,9 @@ def test_an_interrupt_while_a_crew_is_ended_again_leaves_no_thread():
 def test_an_interrupt_comes_through_and_leaves_no_thread(name):
     code = f"""
         import faulthandler, random, signal, sys, time, traceback
-        from tensorbytes.io.workers import map_in_order, read_ahead, run_pipeline
+        from tensorbytes.io.workers import map_in_order, run_pipeline
         way = {{
             "map_in_order": lambda work, items: map_in_order(work, items, 3),
-            "read_ahead": lambda work, items: read_ahead(map(work, items)),
             "run_pipeline": lambda work, items: run_pipeline(work, items, 3),
         }}[{name!r}]
         def work(n):
@@ -463,7 +461,7 @@ def test_a_child_works_anew_and_neither_goes_on_nor_hangs():
     code = """
         import itertools, os, time
         from tensorbytes.errors import UsageError
-        from tensorbytes.io.workers import Ahead, Crew, ResultGate, map_in_order, read_ahead
+        from tensorbytes.io.workers import Ahead, Crew, ResultGate, map_in_order, run_pipeline
         def slow(n):
             time.sleep(0.2)
             return n
@@ -485,7 +483,8 @@ def test_a_child_works_anew_and_neither_goes_on_nor_hangs():
             begun[0].close()
             other.close()
             del begun, crew, other
-            fine = list(map_in_order(str, range(9), 3)) == list("012345678") and list(read_ahead("abc")) == list("abc")
+            fine = list(map_in_order(str, range(9), 3)) == list("012345678")
+            fine = fine and list(run_pipeline(str, "abc", 2)) == list("abc")
             os._exit(0 if fine and refused == 3 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         print(task.take(), next(begun[0]), next(begun[1]), crew.forked)
@@ -527,3 +526,98 @@ def test_a_task_refuses_to_wait_in_a_child(monkeypatch):
                 task.take()
         go_on.set()
         assert task.take() is True
+
+
+# ---- work without results, shared -----------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_all_items_are_done_once(count, threads):
+    done = []
+    share(done.append, range(count), threads)
+    assert sorted(done) == list(range(count))
+
+
+def test_the_caller_and_others_share_the_work():
+    together = threading.Barrier(3, timeout=30)
+    seen = set()
+
+    def work(number):
+        seen.add(threading.get_ident())
+        together.wait()
+
+    share(work, range(9), 3)
+    assert len(seen) >= 3
+    assert threading.get_ident() in seen
+
+
+def test_the_caller_is_called_after_items_of_its_own():
+    calls, mine = [], []
+
+    def work(number):
+        if threading.get_ident() == here:
+            mine.append(number)
+
+    here = threading.get_ident()
+    share(work, range(40), 3, lambda: calls.append(threading.get_ident()))
+    assert calls == [here] * len(mine)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_of_several_errors_that_of_the_first_item_is_raised(threads):
+    slow = random.Random(threads)
+    for _ in range(30):
+        done = []
+
+        def work(number, done=done):
+            time.sleep(slow.random() / 2000)
+            if number in (5, 6, 7):
+                raise Odd(number)
+            done.append(number)
+
+        with pytest.raises(Odd) as caught:
+            share(work, range(40), threads)
+        assert caught.value.args == (5,)
+        assert set(range(5)) <= set(done)
+        assert len(done) < 40
+
+
+def test_an_interrupt_stops_the_others_at_their_next_portion():
+    begun = threading.Event()
+
+    def work(number):
+        if number:
+            begun.set()
+            for _ in portions(1 << 40, 1):
+                time.sleep(0.001)
+        begun.wait()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        share(work, range(3), 2)
+
+
+def test_without_more_threads_the_caller_does_it_all(monkeypatch):
+    def refuse(*args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(workers._thread, "start_new_thread", refuse)
+    done = []
+    share(done.append, range(9), 4)
+    assert done == list(range(9))
+
+
+def test_in_a_crew_that_is_closed_shared_work_stops():
+    begun = threading.Event()
+
+    def work(number):
+        begun.set()
+        for _ in portions(1 << 40, 1):
+            time.sleep(0.001)
+
+    with Crew(1) as crew:
+        task = crew.start(share, work, range(4), 2)
+        begun.wait()
+    with pytest.raises(Stopped):
+        task.take()

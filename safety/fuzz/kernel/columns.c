@@ -6,15 +6,21 @@
 
 static void clear(uint8_t *data, size_t n, const uint8_t *present, size_t width)
 {
-    uint8_t *before = memory(n * width);
-    if (n)
+    uint8_t *before = memory(n * width), *portable = memory(n * width);
+    if (n) {
         memcpy(before, data, n * width);
-    int zero = columns_missing_zero(data, present, n, width);
-    columns_missing_clear(data, present, n, width);
-    PROMISE(columns_missing_zero(data, present, n, width));
+        memcpy(portable, data, n * width);
+    }
+    int zero = columns_missing_zero(data, present, n, width, 0);
+    PROMISE(columns_missing_zero(data, present, n, width, 1) == zero);
+    columns_missing_clear(data, present, n, width, 0);
+    columns_missing_clear(portable, present, n, width, 1);
+    PROMISE(columns_missing_zero(data, present, n, width, 0));
+    PROMISE(!n || !memcmp(portable, data, n * width));
     PROMISE(!zero || !n || !memcmp(before, data, n * width));
     for (size_t i = 0; i < n; i++)
         PROMISE(!present[i] || !memcmp(before + i * width, data + i * width, width));
+    free(portable);
     free(before);
 }
 

@@ -71,6 +71,12 @@ if TYPE_CHECKING or not ACCELERATED:
 else:
     rows = kernel
 
+if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import numbers_reference as numbers
+    from tensorbytes._wire import objects_reference as objects
+else:
+    numbers = objects = kernel
+
 crc32c = kernel.crc32c
 scan = kernel.scan
 fields = kernel.fields
@@ -78,8 +84,10 @@ frame = kernel.frame
 frames = kernel.frames
 frame_header = kernel.frame_header
 gather = kernel.gather
+map_file = kernel.map_file
 plain_tensor = kernel.plain_tensor
 plain_record = kernel.plain_record
+reserve = kernel.reserve
 start_writeback = kernel.start_writeback
 strings_pack = kernel.strings_pack
 strings_unpack = kernel.strings_unpack
@@ -98,6 +106,8 @@ huffman_encode = huffman.huffman_encode
 huffman_decode = huffman.huffman_decode
 planes_encode = huffman.planes_encode
 planes_decode = huffman.planes_decode
+chunks_encode = huffman.chunks_encode
+chunks_decode = huffman.chunks_decode
 planes_split = filters.planes_split
 planes_join = filters.planes_join
 difference = filters.difference
@@ -113,6 +123,18 @@ decimal_text = columns.decimal_text
 decimal_parse = columns.decimal_parse
 strings_list = rows.strings_list
 row_dicts = rows.row_dicts
+header_read = objects.header_read
+objects_read = objects.objects_read
+objects_write = objects.objects_write
+count_values = numbers.count_values
+sum_floats = numbers.sum_floats
+histogram = numbers.histogram
+cast_floats = numbers.cast_floats
+quantize_floats = numbers.quantize_floats
+extremes = numbers.extremes
+compare_floats = numbers.compare_floats
+# The types of floats that these know, by name.
+FLOAT_TYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3}
 
 
 def prefault(memory: Buffer) -> None:
@@ -128,6 +150,7 @@ __all__ = [
     "BAD_LENGTH",
     "CUT_HEADER",
     "CUT_PAYLOAD",
+    "FLOAT_TYPES",
     "FORM_ARRAY",
     "FORM_BYTES",
     "FORM_INT64",
@@ -145,8 +168,13 @@ __all__ = [
     "bits_pack",
     "bits_unpack",
     "bytes_offsets",
+    "cast_floats",
+    "chunks_decode",
+    "chunks_encode",
     "closing",
     "collect_row",
+    "compare_floats",
+    "count_values",
     "crc32c",
     "decimal_parse",
     "decimal_sizes",
@@ -159,17 +187,23 @@ __all__ = [
     "example_locate",
     "example_records",
     "example_steps",
+    "extremes",
     "fields",
     "frame",
     "frame_header",
     "frames",
     "gather",
+    "header_read",
+    "histogram",
     "huffman_decode",
     "huffman_encode",
     "longest_word",
+    "map_file",
     "mask",
     "missing_clear",
     "missing_zero",
+    "objects_read",
+    "objects_write",
     "offsets_rise",
     "plain_record",
     "plain_tensor",
@@ -178,6 +212,8 @@ __all__ = [
     "planes_join",
     "planes_split",
     "prefault",
+    "quantize_floats",
+    "reserve",
     "resync",
     "row_dicts",
     "scan",
@@ -185,5 +221,6 @@ __all__ = [
     "strings_list",
     "strings_pack",
     "strings_unpack",
+    "sum_floats",
     "varint",
 ]

@@ -10,11 +10,6 @@
 #include <fcntl.h> /* after pyconfig.h, which asks for all of it */
 #endif
 
-#ifndef _WIN32
-#include <errno.h>
-#include <unistd.h>
-#endif
-
 #include "large.h"
 #include "salvage.h"
 #include "varints.h"
@@ -48,6 +43,11 @@ int binding_position(PyObject *object, Py_ssize_t most, size_t *out)
     }
     *out = (size_t)value;
     return 1;
+}
+
+int binding_portable(PyObject *const *args, Py_ssize_t count, Py_ssize_t place)
+{
+    return count > place ? PyObject_IsTrue(args[place]) : 0;
 }
 
 /* Faults memory in; -1 if a signal handler raised on the way. */
@@ -93,94 +93,20 @@ static PyObject *py_start_writeback(PyObject *module, PyObject *const *args, Py_
     Py_RETURN_NONE;
 }
 
-#ifndef _WIN32
-/* Reads [offset, offset + size) of a file. Returns how much of it there is; less where reading fails. */
-static size_t read_span(int fd, uint8_t *out, size_t size, uint64_t offset)
+/* A hint, too: where it is refused, or there is no room, writing tells. The file stays as long as it is. */
+static PyObject *py_reserve(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
-    size_t have = 0;
-    while (have < size) {
-        ssize_t got = pread(fd, out + have, size - have, (off_t)(offset + have));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        have += (size_t)got;
-    }
-    return have;
-}
-
-/* Reads records at these places end to end, neighbours in one go; moved[2 * i] is where payload i is now. Returns how
- * many come before the first that is not there, or is not sound. */
-static size_t gather(int fd, uint64_t origin, const int64_t *places, size_t count, int64_t *moved, uint8_t *out, size_t room)
-{
-    size_t at = 0, read = 0, sound = 0, checked = 0;
-    while (read < count) {
-        size_t first = read, size = 0;
-        uint64_t offset = origin + (uint64_t)places[2 * read] - 12;
-        for (; read < count && origin + (uint64_t)places[2 * read] - 12 == offset + size; read++) {
-            size_t whole = (size_t)places[2 * read + 1] + 16;
-            if (whole > room - at - size)
-                break;
-            moved[2 * read] = (int64_t)(at + size + 12);
-            moved[2 * read + 1] = places[2 * read + 1];
-            size += whole;
-        }
-        size_t have = read_span(fd, out + at, size, offset), end = read;
-        for (read = first; read < end && (size_t)(moved[2 * read] + moved[2 * read + 1]) + 4 <= at + have; read++)
-            ;
-        if (read == first || read < end)
-            break;
-        at += size;
-    }
-    for (; sound < read; sound++) {
-        const uint8_t *header = out + moved[2 * sound] - 12;
-        uint64_t length = (uint64_t)wire_get_u32(header) | (uint64_t)wire_get_u32(header + 4) << 32;
-        if (length != (uint64_t)moved[2 * sound + 1] || wire_get_u32(header + 8) != wire_mask(wire_crc32c(0, header, 8)))
-            break;
-    }
-    while (checked < sound) {
-        size_t end = sound - checked < 3 ? sound : checked + 3, good = wire_count_sound(out, moved, checked, end, WIRE_ALL);
-        checked += good;
-        if (checked < end)
-            break;
-    }
-    return checked;
-}
-#endif
-
-static PyObject *py_gather(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    Py_buffer places, moved, out;
-    size_t fd, origin, count, sound = 0;
-    PyObject *result = NULL;
+    size_t fd, offset, size;
     (void)module;
-    if (!binding_arguments("gather", n, 5, 5) || !binding_position(args[0], INT_MAX, &fd)
-        || !binding_position(args[1], PY_SSIZE_T_MAX / 4, &origin) || take(args[2], &places) < 0)
+    if (!binding_arguments("reserve", n, 3, 3) || !binding_position(args[0], INT_MAX, &fd)
+        || !binding_position(args[1], PY_SSIZE_T_MAX / 2, &offset) || !binding_position(args[2], PY_SSIZE_T_MAX / 2, &size))
         return NULL;
-    if (PyObject_GetBuffer(args[3], &moved, PyBUF_WRITABLE) == 0) {
-        if (PyObject_GetBuffer(args[4], &out, PyBUF_WRITABLE) == 0) {
-            const int64_t *found = places.buf;
-            int good = !((uintptr_t)places.buf % 8 || (uintptr_t)moved.buf % 8) && moved.len >= places.len;
-            count = (size_t)places.len / 16;
-            for (size_t i = 0; good && i < count; i++)
-                good = found[2 * i] >= 12 && found[2 * i + 1] >= 0 && found[2 * i] < PY_SSIZE_T_MAX / 4
-                    && found[2 * i + 1] < PY_SSIZE_T_MAX / 4;
-            if (good) {
-#ifndef _WIN32
-                Py_BEGIN_ALLOW_THREADS
-                sound = gather((int)fd, origin, found, count, moved.buf, out.buf, (size_t)out.len);
-                Py_END_ALLOW_THREADS
+#ifdef __linux__
+    Py_BEGIN_ALLOW_THREADS
+    (void)!fallocate((int)fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
+    Py_END_ALLOW_THREADS
 #endif
-                result = PyLong_FromSize_t(sound);
-            } else {
-                PyErr_SetString(PyExc_ValueError, "a place is no record's, or the arrays don't fit");
-            }
-            PyBuffer_Release(&out);
-        }
-        PyBuffer_Release(&moved);
-    }
-    PyBuffer_Release(&places);
-    return result;
+    Py_RETURN_NONE;
 }
 
 /* A bytes object to be written in parts, the largest of which has `largest` bytes. Large parts
@@ -665,14 +591,16 @@ static PyMethodDef methods[] = {
     {"strings_pack", FAST(strings_pack), "strings_pack(tag, offsets, data) -> bytes"},
     {"strings_unpack", FAST(strings_unpack), "strings_unpack(buffer, start, end, tag) -> (offsets, data, stop)"},
     {"prefault", py_prefault, METH_O, "prefault(buffer): fault large fresh memory in, the cheapest way"},
-    {"gather", FAST(gather), "gather(fd, origin, places, moved, out) -> how many records were read and are sound"},
+    {"reserve", FAST(reserve), "reserve(fd, offset, size): have the disk set blocks aside, without making the file longer"},
     {"start_writeback", FAST(start_writeback), "start_writeback(fd, offset, size): have the disk begin, without waiting"},
     {NULL, NULL, 0, NULL},
 };
 
 static int add_others(PyObject *module)
 {
-    PyMethodDef *others[] = {example_methods, codec_methods, column_methods, row_methods};
+    PyMethodDef *others[] = {
+        example_methods, codec_methods, column_methods, gather_methods, number_methods, object_methods, row_methods,
+    };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (PyModule_AddFunctions(module, others[i]) < 0)
             return -1;

@@ -17,6 +17,9 @@ int binding_arguments(const char *name, Py_ssize_t got, Py_ssize_t least, Py_ssi
 /* An integer argument that must lie in [0, most]; sets IndexError if it does not. */
 int binding_position(PyObject *object, Py_ssize_t most, size_t *out);
 
+/* The argument at `place`, if it is there: whether to do without what only some machines have; -1 with an exception set. */
+int binding_portable(PyObject *const *args, Py_ssize_t count, Py_ssize_t place);
+
 /* The functions over Examples, in example_binding.c. */
 extern PyMethodDef example_methods[];
 
@@ -26,7 +29,15 @@ extern PyMethodDef codec_methods[];
 /* Columns of tables, in columns_binding.c. */
 extern PyMethodDef column_methods[];
 
+/* Records by their places, in gather_binding.c. */
+extern PyMethodDef gather_methods[];
+
 /* Rows of columns, in rows_binding.c. */
 extern PyMethodDef row_methods[];
+
+/* Objects of the native frame, in objects_binding.c. */
+extern PyMethodDef object_methods[];
+/* Figures over numbers, in numbers_binding.c. */
+extern PyMethodDef number_methods[];
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "filters.h"
 #include "huffman.h"
+#include "large.h"
 #include "planes.h"
 
 /* A buffer to read and one to write. */
@@ -42,12 +43,15 @@ static PyObject *py_huffman_encode(PyObject *module, PyObject *const *args, Py_s
     struct pair pair;
     size_t size = 0;
     (void)module;
-    if (!binding_arguments("huffman_encode", count, 2, 2) || !take_pair(args[0], args[1], &pair))
+    if (!binding_arguments("huffman_encode", count, 2, 3))
+        return NULL;
+    int portable = binding_portable(args, count, 2);
+    if (portable < 0 || !take_pair(args[0], args[1], &pair))
         return NULL;
     int fits = check(pair.dst.len - HUFFMAN_SLACK >= pair.src.len, "huffman_encode");
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        size = huffman_encode(pair.dst.buf, pair.src.buf, (size_t)pair.src.len);
+        size = huffman_encode(pair.dst.buf, pair.src.buf, (size_t)pair.src.len, portable);
         Py_END_ALLOW_THREADS
     }
     release_pair(&pair);
@@ -59,10 +63,13 @@ static PyObject *py_huffman_decode(PyObject *module, PyObject *const *args, Py_s
     struct pair pair;
     int sound;
     (void)module;
-    if (!binding_arguments("huffman_decode", count, 2, 2) || !take_pair(args[0], args[1], &pair))
+    if (!binding_arguments("huffman_decode", count, 2, 3))
+        return NULL;
+    int portable = binding_portable(args, count, 2);
+    if (portable < 0 || !take_pair(args[0], args[1], &pair))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    sound = huffman_decode(pair.dst.buf, (size_t)pair.dst.len, pair.src.buf, (size_t)pair.src.len);
+    sound = huffman_decode(pair.dst.buf, (size_t)pair.dst.len, pair.src.buf, (size_t)pair.src.len, portable);
     Py_END_ALLOW_THREADS
     release_pair(&pair);
     return PyBool_FromLong(sound);
@@ -101,13 +108,21 @@ static PyObject *apply(filter *run, const char *name, PyObject *const *args, Py_
 
 static void split(uint8_t *dst, const uint8_t *src, size_t n, size_t width, uint64_t rotate)
 {
-    filters_split(dst, src, n, width, rotate != 0);
+    filters_split(dst, src, n, width, rotate != 0, 0);
+}
+
+static void split_portable(uint8_t *dst, const uint8_t *src, size_t n, size_t width, uint64_t rotate)
+{
+    filters_split(dst, src, n, width, rotate != 0, 1);
 }
 
 static PyObject *py_planes_split(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    return apply(split, "planes_split", args, count);
+    if (!binding_arguments("planes_split", count, 4, 5))
+        return NULL;
+    int portable = binding_portable(args, count, 4);
+    return portable < 0 ? NULL : apply(portable ? split_portable : split, "planes_split", args, 4);
 }
 
 static PyObject *py_difference(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -128,9 +143,9 @@ static PyObject *py_planes_join(PyObject *module, PyObject *const *args, Py_ssiz
     Py_buffer views[8], out;
     const uint8_t *planes[8];
     Py_ssize_t taken = 0, width, n = 0;
-    int rotate, fits = 0;
+    int rotate, portable, fits = 0;
     (void)module;
-    if (!binding_arguments("planes_join", count, 3, 3) || (width = PySequence_Size(args[0])) < 0
+    if (!binding_arguments("planes_join", count, 3, 4) || (portable = binding_portable(args, count, 3)) < 0 || (width = PySequence_Size(args[0])) < 0
         || (rotate = PyObject_IsTrue(args[2])) < 0 || PyObject_GetBuffer(args[1], &out, PyBUF_WRITABLE) < 0)
         return NULL;
     if (check(width == 1 || width == 2 || width == 4 || width == 8, "planes_join")) {
@@ -148,7 +163,7 @@ static PyObject *py_planes_join(PyObject *module, PyObject *const *args, Py_ssiz
     }
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        filters_join(out.buf, planes, (size_t)n, (size_t)width, rotate);
+        filters_join(out.buf, planes, (size_t)n, (size_t)width, rotate, portable);
         Py_END_ALLOW_THREADS
     }
     while (taken > 0)
@@ -200,6 +215,64 @@ static PyObject *py_planes_decode(PyObject *module, PyObject *const *args, Py_ss
     return apply_coder(args, count, "planes_decode", 0);
 }
 
+/* chunks_encode(data, out, scratch, width, rotate, chunk, sizes, checksums, threads, part) and back, without a part */
+static PyObject *apply_to_chunks(PyObject *const *args, Py_ssize_t count, const char *name, int encodes)
+{
+    Py_buffer views[5]; /* what is read, what is written, scratch, sizes, checksums */
+    const int places[5] = {0, 1, 2, 6, 7}, written[5] = {0, 1, 1, encodes, encodes};
+    struct planes_chunks how;
+    size_t threads, part = 0, sound = 0;
+    int taken = 0, fits = 0;
+    if (!binding_arguments(name, count, 9 + encodes, 9 + encodes) || !(how.width = width_of(args[3], name))
+        || (how.rotate = PyObject_IsTrue(args[4])) < 0 || !binding_position(args[5], UINT32_MAX, &how.chunk)
+        || !binding_position(args[8], LARGE_MOST_THREADS, &threads)
+        || (encodes && !binding_position(args[9], UINT32_MAX, &part)))
+        return NULL;
+    how.threads = (unsigned)threads;
+    while (taken < 5
+           && PyObject_GetBuffer(args[places[taken]], &views[taken], written[taken] ? PyBUF_WRITABLE : PyBUF_SIMPLE) == 0)
+        taken++;
+    if (taken == 5) {
+        const Py_buffer *src = &views[0], *dst = &views[1];
+        size_t n = (size_t)(encodes ? src : dst)->len;
+        if (!encodes)
+            part = how.chunk;
+        fits = check(how.chunk && threads && part && part % how.chunk == 0 && n % how.width == 0
+                         && how.chunk % how.width == 0, name);
+        size_t chunks = fits ? n / how.chunk + (n % how.chunk != 0) : 0, parts = fits ? n / part + (n % part != 0) : 0;
+        fits = fits
+            && check((size_t)views[2].len / threads >= how.chunk
+                         && (!encodes || (size_t)dst->len >= n + parts * PLANES_SLACK)
+                         && (size_t)views[3].len / 4 >= chunks && (size_t)views[4].len / 4 >= chunks, name);
+        if (fits) {
+            how.scratch = views[2].buf;
+            Py_BEGIN_ALLOW_THREADS
+            if (encodes)
+                planes_encode_chunks(dst->buf, src->buf, n, part, &how, views[3].buf, views[4].buf);
+            else
+                sound = planes_decode_chunks(dst->buf, n, &how, src->buf, (size_t)src->len, views[3].buf, views[4].buf);
+            Py_END_ALLOW_THREADS
+        }
+    }
+    while (taken > 0)
+        PyBuffer_Release(&views[--taken]);
+    if (!fits)
+        return NULL;
+    return encodes ? Py_NewRef(Py_None) : PyLong_FromSize_t(sound);
+}
+
+static PyObject *py_chunks_encode(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return apply_to_chunks(args, count, "chunks_encode", 1);
+}
+
+static PyObject *py_chunks_decode(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return apply_to_chunks(args, count, "chunks_decode", 0);
+}
+
 /* bits_pack(src, dst, width, base, bits) and back: `plain` is the buffer of elements, the other is packed */
 typedef void packer(uint8_t *dst, const uint8_t *src, size_t n, size_t width, uint64_t base, unsigned bits);
 
@@ -244,6 +317,10 @@ PyMethodDef codec_methods[] = {
     {"huffman_decode", FAST(huffman_decode), "huffman_decode(code, out) -> whether the code was sound"},
     {"planes_encode", FAST(planes_encode), "planes_encode(elements, out, scratch, width, rotate) -> size"},
     {"planes_decode", FAST(planes_decode), "planes_decode(code, out, scratch, width, rotate) -> whether it was sound"},
+    {"chunks_encode", FAST(chunks_encode),
+     "chunks_encode(data, out, scratch, width, rotate, chunk, sizes, checksums, threads, part)"},
+    {"chunks_decode", FAST(chunks_decode),
+     "chunks_decode(code, out, scratch, width, rotate, chunk, sizes, checksums, threads) -> how many are sound"},
     {"planes_split", FAST(planes_split), "planes_split(elements, out, width, rotate)"},
     {"planes_join", FAST(planes_join), "planes_join([plane, ...], out, rotate)"},
     {"difference", FAST(difference), "difference(elements, out, width, first)"},

@@ -130,14 +130,14 @@ WITH_AVX2 static void clear_all_avx2(uint8_t *data, const uint8_t *present, size
     clear_all(data, present, n, width);
 }
 
-int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width)
+int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width, int portable)
 {
-    return HAS_AVX2() ? are_zero_avx2(data, present, n, width) : are_zero(data, present, n, width);
+    return HAS_AVX2() && !portable ? are_zero_avx2(data, present, n, width) : are_zero(data, present, n, width);
 }
 
-void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size_t width)
+void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size_t width, int portable)
 {
-    if (HAS_AVX2())
+    if (HAS_AVX2() && !portable)
         clear_all_avx2(data, present, n, width);
     else
         clear_all(data, present, n, width);

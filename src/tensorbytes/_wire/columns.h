@@ -9,10 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether all missing elements are zero; elements of `width` bytes. */
-int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width);
+/* Whether all missing elements are zero; elements of `width` bytes. With `portable`, here and in the next, no instruction
+ * is used that not every machine has: the results are the same. */
+int columns_missing_zero(const uint8_t *data, const uint8_t *present, size_t n, size_t width, int portable);
 /* Make them zero. What is zero already is not written to. */
-void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size_t width);
+void columns_missing_clear(uint8_t *data, const uint8_t *present, size_t n, size_t width, int portable);
 
 /* Whether offsets of 4 or 8 bytes rise, or stay, from one to the next. */
 int columns_offsets_rise(const uint8_t *offsets, size_t n, size_t width);

@@ -54,24 +54,26 @@ static int is_aligned(const Py_buffer *view)
     return (uintptr_t)view->buf % sizeof(int64_t) == 0;
 }
 
-/* missing(data, present, width) */
+/* missing(data, present, width[, portable]) */
 static PyObject *apply_missing(PyObject *const *args, Py_ssize_t count, const char *name, int clears)
 {
     struct buffers buffers = {.taken = 0};
     Py_buffer *data, *present;
     size_t width;
     int zero = 1;
-    if (!binding_arguments(name, count, 3, 3) || !binding_position(args[2], PY_SSIZE_T_MAX, &width)
-        || !(data = take(&buffers, args[0], clears ? PyBUF_WRITABLE : PyBUF_SIMPLE))
+    if (!binding_arguments(name, count, 3, 4) || !binding_position(args[2], PY_SSIZE_T_MAX, &width))
+        return NULL;
+    int portable = binding_portable(args, count, 3);
+    if (portable < 0 || !(data = take(&buffers, args[0], clears ? PyBUF_WRITABLE : PyBUF_SIMPLE))
         || !(present = take(&buffers, args[1], PyBUF_SIMPLE)))
         return NULL;
     int fits = check(width > 0 && data->len % (Py_ssize_t)width == 0 && data->len / (Py_ssize_t)width == present->len, name);
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
         if (clears)
-            columns_missing_clear(data->buf, present->buf, (size_t)present->len, width);
+            columns_missing_clear(data->buf, present->buf, (size_t)present->len, width, portable);
         else
-            zero = columns_missing_zero(data->buf, present->buf, (size_t)present->len, width);
+            zero = columns_missing_zero(data->buf, present->buf, (size_t)present->len, width, portable);
         Py_END_ALLOW_THREADS
     }
     release(&buffers);

@@ -23,12 +23,12 @@ _Array = np.ndarray[Any, Any]
 # ---- what is missing ----------------------------------------------------------
 
 
-def missing_zero(data: Buffer, present: Buffer, width: int) -> bool:
+def missing_zero(data: Buffer, present: Buffer, width: int, portable: bool = False) -> bool:
     elements, missing = _elements(data, present, width)
     return not elements[missing].any()
 
 
-def missing_clear(data: Buffer, present: Buffer, width: int) -> None:
+def missing_clear(data: Buffer, present: Buffer, width: int, portable: bool = False) -> None:
     elements, missing = _elements(data, present, width)
     if missing.any():
         elements[missing] = 0

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "example.h"
+#include "varints.h"
 #include "wire.h"
 
 /* The buffers of one call, released together. Those not given are NULL with a count of 0. */
@@ -246,6 +247,30 @@ static PyObject *py_example_fill_bytes(PyObject *module, PyObject *const *args, 
     return result;
 }
 
+/* varints_decode(buffer, start, end, out, portable): what example_fill does to one run, whose last byte ends a varint */
+static PyObject *py_varints_decode(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    struct buffers b = {.taken = 0};
+    const uint8_t *buf;
+    int64_t *out;
+    size_t size, room, start, end, found;
+    PyObject *result = NULL;
+    (void)module;
+    if (!binding_arguments("varints_decode", n, 5, 5))
+        return NULL;
+    int portable = binding_portable(args, n, 4);
+    if (portable < 0)
+        return NULL;
+    if (take(&b, args[0], 0, 1, &buf, &size) && take(&b, args[3], 1, 8, &out, &room)
+        && binding_position(args[2], (Py_ssize_t)size, &end) && binding_position(args[1], (Py_ssize_t)end, &start)
+        && (start == end || buf[end - 1] < 0x80 || wrong("the last varint is cut"))) {
+        found = (portable ? varints_decode_portable : varints_decode)(buf + start, buf + end, buf + size, out, room);
+        result = found == SIZE_MAX ? PyLong_FromLong(-1) : PyLong_FromSize_t(found);
+    }
+    release(&b);
+    return result;
+}
+
 /* ---- in one pass ------------------------------------------------------------ */
 
 #define ARRAYS 5
@@ -444,27 +469,31 @@ static PyObject *py_bytes_offsets(PyObject *module, PyObject *const *args, Py_ss
 /* The usual forms of values, which collect_row keeps by itself; shared with Python. */
 enum { FORM_OTHER = 0, FORM_BYTES = 1, FORM_TEXT = 2, FORM_INT64 = 3, FORM_ARRAY = 4 };
 
-/* The bytes of an array of just the right class, items and sizes, (class, format, sizes); NULL without an error if it
- * is anything else. */
+/* The bytes of an array of just the right class, items and sizes, (class, "dtype", dtype, sizes); NULL without an error
+ * if it is anything else. A buffer would tell of its items too, in words that NumPy makes anew for each. */
 static PyObject *copy_array(PyObject *value, PyObject *wanted)
 {
-    if (!PyTuple_Check(wanted) || PyTuple_Size(wanted) != 3) {
-        PyErr_SetString(PyExc_TypeError, "expected a tuple of (class, format, sizes)");
+    if (!PyTuple_Check(wanted) || PyTuple_Size(wanted) != 4) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of (class, attribute, dtype, sizes)");
         return NULL;
     }
-    if ((PyObject *)Py_TYPE(value) != PyTuple_GetItem(wanted, 0))
-        return NULL;
-    const char *format = PyBytes_AsString(PyTuple_GetItem(wanted, 1));
-    PyObject *sizes = PyTuple_GetItem(wanted, 2), *copy = NULL;
+    PyObject *sizes = PyTuple_GetItem(wanted, 3), *copy = NULL;
     Py_ssize_t rank = PyTuple_Size(sizes);
     Py_buffer view;
-    if (!format || rank < 0)
+    if (rank < 0 || (PyObject *)Py_TYPE(value) != PyTuple_GetItem(wanted, 0))
         return NULL;
-    if (PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
-        PyErr_Clear(); /* not contiguous, or of items that no buffer has */
+    PyObject *dtype = PyObject_GetAttr(value, PyTuple_GetItem(wanted, 1));
+    if (!dtype)
+        return NULL;
+    int fits = dtype == PyTuple_GetItem(wanted, 2);
+    Py_DECREF(dtype);
+    if (!fits)
+        return NULL;
+    if (PyObject_GetBuffer(value, &view, PyBUF_C_CONTIGUOUS) < 0) {
+        PyErr_Clear(); /* not contiguous */
         return NULL;
     }
-    int fits = view.ndim == rank && view.format && !strcmp(view.format, format);
+    fits = view.ndim == rank;
     for (Py_ssize_t i = 0; fits && i < rank; i++) {
         Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(sizes, i)); /* negative: any */
         fits = size < 0 ? !PyErr_Occurred() : view.shape[i] == size;
@@ -685,6 +714,7 @@ PyMethodDef example_methods[] = {
     {"example_count", FAST(example_count), "how many values lists have"},
     {"example_fill", FAST(example_fill), "the values of lists of float or int64"},
     {"example_fill_bytes", FAST(example_fill_bytes), "the values of lists of bytes"},
+    {"varints_decode", FAST(varints_decode), "varints_decode(buffer, start, end, out, portable) -> count or -1, for tests"},
     {"bytes_offsets", FAST(bytes_offsets), "where byte strings would be, end to end"},
     {"collect_row", FAST(collect_row), "the values of a row, each kept by its column"},
     {"example_records", FAST(example_records), "the framed records of rows, end to end"},

@@ -146,8 +146,8 @@ def collect_row(row: Mapping[str, Any], columns: tuple[RowColumn, ...]) -> int:
         FORM_BYTES  bytes, as they are; size + 8
         FORM_TEXT   str that has a form in UTF-8, as that; size + 8
         FORM_INT64  int of 64 bits, as it is; 8
-        FORM_ARRAY  an array of the class, the format and the sizes (negative: any) that `detail` has, contiguous, as
-                    bytes; size
+        FORM_ARRAY  an array of the class, the dtype (itself, none that equals it) and the sizes (negative: any) that
+                    `detail` has, contiguous, as bytes; size
     """
     return sum(add(row[name]) for name, _, _, _, add in columns)
 
@@ -211,4 +211,5 @@ def _rows(rows: Buffer | None, first: int, count: int) -> Sequence[int]:
     numbers = items_of(rows, np.int64, first + count)[first : first + count]
     if (numbers < 0).any():
         raise ValueError("no row has this number")
-    return numbers.tolist()  # type: ignore[no-any-return]
+    found: list[int] = numbers.tolist()
+    return found

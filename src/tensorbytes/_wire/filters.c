@@ -20,13 +20,13 @@ static uint64_t swapped(uint64_t value, size_t width)
 
 /* The functions over elements of one width; the compiler turns their loops into vectors. */
 #define DEFINE(type, bits_of)                                                                      \
-    static type get_##type(const uint8_t *p, size_t i)                                             \
+    static ALWAYS_INLINE type get_##type(const uint8_t *p, size_t i)                               \
     {                                                                                              \
         type value;                                                                                \
         memcpy(&value, p + i * sizeof value, sizeof value);                                        \
         return (type)NATIVE(type, value);                                                          \
     }                                                                                              \
-    static void put_##type(uint8_t *p, size_t i, type value)                                       \
+    static ALWAYS_INLINE void put_##type(uint8_t *p, size_t i, type value)                         \
     {                                                                                              \
         value = (type)NATIVE(type, value);                                                         \
         memcpy(p + i * sizeof value, &value, sizeof value);                                        \
@@ -80,7 +80,7 @@ static uint64_t few_bits(const uint8_t *src, size_t at, size_t end)
     return value >> (at & 7);
 }
 
-static uint64_t get_uint64_t(const uint8_t *p, size_t i);
+static ALWAYS_INLINE uint64_t get_uint64_t(const uint8_t *p, size_t i);
 DEFINE(uint8_t, 8)
 DEFINE(uint16_t, 16)
 DEFINE(uint32_t, 32)
@@ -145,7 +145,8 @@ static ALWAYS_INLINE void join(uint8_t *dst, const uint8_t *const planes[], size
             dst[i] = (uint8_t)(a[i] >> right | (a[i] & right) << 7);
 }
 
-void filters_split(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate)
+/* Twice: wider vectors take a third off both. */
+static void split_plain(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate)
 {
     if (rotate)
         split(planes, src, n, width, 1);
@@ -153,12 +154,38 @@ void filters_split(uint8_t *planes, const uint8_t *src, size_t n, size_t width, 
         split(planes, src, n, width, 0);
 }
 
-void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate)
+static WITH_AVX2 void split_avx2(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate)
+{
+    if (rotate)
+        split(planes, src, n, width, 1);
+    else
+        split(planes, src, n, width, 0);
+}
+
+static void join_plain(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate)
 {
     if (rotate)
         join(dst, planes, n, width, 1);
     else
         join(dst, planes, n, width, 0);
+}
+
+static WITH_AVX2 void join_avx2(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate)
+{
+    if (rotate)
+        join(dst, planes, n, width, 1);
+    else
+        join(dst, planes, n, width, 0);
+}
+
+void filters_split(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate, int portable)
+{
+    (HAS_AVX2() && !portable ? split_avx2 : split_plain)(planes, src, n, width, rotate);
+}
+
+void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate, int portable)
+{
+    (HAS_AVX2() && !portable ? join_avx2 : join_plain)(dst, planes, n, width, rotate);
 }
 
 /* ---- by width ------------------------------------------------------------- */

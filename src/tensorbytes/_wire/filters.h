@@ -1,7 +1,8 @@
 /* Rearranging numbers so that they compress: byte planes, differences, packed bits.
  *
  * An element is `width` bytes, 1, 2, 4 or 8, little-endian; n counts elements. Source and target don't
- * overlap. spec/frame.md says what each one computes, filters_reference.py in NumPy.
+ * overlap. With `portable`, no instruction is used that not every machine has: the results are the same.
+ * spec/frame.md says what each one computes, filters_reference.py in NumPy.
  */
 #ifndef TENSORBYTES_FILTERS_H
 #define TENSORBYTES_FILTERS_H
@@ -14,8 +15,8 @@
 
 /* Byte planes, the most significant first. With `rotate`, each element is first rotated left by one bit,
  * which parts a float's sign from its exponent. */
-void filters_split(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate);
-void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate);
+void filters_split(uint8_t *planes, const uint8_t *src, size_t n, size_t width, int rotate, int portable);
+void filters_join(uint8_t *dst, const uint8_t *const planes[], size_t n, size_t width, int rotate, int portable);
 
 /* The difference of each element from the one before, of the first from `first`, modulo 2^(8 * width), with
  * small differences of either sign as small numbers: 0, -1, 1, -2, ... become 0, 1, 2, 3, ... */

@@ -12,7 +12,7 @@ from tensorbytes.typing import Buffer, bytes_view
 MOST_BITS = 56
 
 
-def planes_split(src: Buffer, out: Buffer, width: int, rotate: bool) -> None:
+def planes_split(src: Buffer, out: Buffer, width: int, rotate: bool, portable: bool = False) -> None:
     elements, dst = _elements(src, width), _target(out)
     _check(len(dst) == elements.nbytes)
     if rotate:
@@ -21,7 +21,7 @@ def planes_split(src: Buffer, out: Buffer, width: int, rotate: bool) -> None:
     dst.reshape(width, -1)[:] = planes[:, ::-1].T
 
 
-def planes_join(planes: Sequence[Buffer], out: Buffer, rotate: bool) -> None:
+def planes_join(planes: Sequence[Buffer], out: Buffer, rotate: bool, portable: bool = False) -> None:
     dst, width = _target(out), len(planes)
     _check(width in (1, 2, 4, 8) and all(len(bytes_view(plane)) * width == len(dst) for plane in planes))
     for k, plane in enumerate(planes):

@@ -49,27 +49,31 @@ static ALWAYS_INLINE unsigned leading_zeros(uint64_t value) /* of a value that i
 
 /* ---- code lengths --------------------------------------------------------- */
 
-static void count_bytes(uint32_t counts[SYMBOLS], const uint8_t *src, size_t n)
+/* Counts the bytes of each segment: from the counts follows where each stream stands. */
+static void count_bytes(uint32_t counts[STREAMS][SYMBOLS], const uint8_t *src, size_t n, size_t segment)
 {
-    /* Four tables: counting the same byte twice in a row would wait for the first to be stored. */
-    uint32_t tables[4][SYMBOLS];
-    size_t i = 0;
-    memset(tables, 0, sizeof tables);
-    for (; i + 8 <= n; i += 8) {
-        uint64_t v = load64(src + i);
-        tables[0][v & 0xff]++;
-        tables[1][v >> 8 & 0xff]++;
-        tables[2][v >> 16 & 0xff]++;
-        tables[3][v >> 24 & 0xff]++;
-        tables[0][v >> 32 & 0xff]++;
-        tables[1][v >> 40 & 0xff]++;
-        tables[2][v >> 48 & 0xff]++;
-        tables[3][v >> 56]++;
+    /* Two tables for each, in turn: counting the same byte twice in a row would wait for the first to be stored. */
+    uint32_t other[STREAMS][SYMBOLS];
+    size_t common = n > (STREAMS - 1) * segment ? n - (STREAMS - 1) * segment : 0, i = 0;
+    memset(counts, 0, STREAMS * sizeof counts[0]);
+    memset(other, 0, sizeof other);
+    for (; i + 8 <= common; i += 8) {
+        uint64_t values[STREAMS];
+        for (size_t k = 0; k < STREAMS; k++)
+            values[k] = load64(src + k * segment + i);
+        for (int byte = 0; byte < 8; byte += 2)
+            for (size_t k = 0; k < STREAMS; k++) {
+                counts[k][values[k] >> 8 * byte & 0xff]++;
+                other[k][values[k] >> 8 * byte >> 8 & 0xff]++;
+            }
     }
-    for (; i < n; i++)
-        tables[0][src[i]]++;
-    for (int s = 0; s < SYMBOLS; s++)
-        counts[s] = tables[0][s] + tables[1][s] + tables[2][s] + tables[3][s];
+    for (size_t k = 0; k < STREAMS; k++) {
+        size_t end = (k + 1) * segment < n ? (k + 1) * segment : n;
+        for (size_t at = k * segment + i; at < end; at++)
+            counts[k][src[at]]++;
+        for (int s = 0; s < SYMBOLS; s++)
+            counts[k][s] += other[k][s];
+    }
 }
 
 /* Whether a glance shows bytes so even that coding can't pay: sixteen stretches are counted. The sum of
@@ -94,19 +98,57 @@ static int looks_random(const uint8_t *src, size_t n)
     return (squares - total) * SYMBOLS * 10 <= total * total * 11;
 }
 
+/* Logarithms have 16 bits after the point. */
+#define LOG_UNIT 65536
+/* The parabola below lies within a hundredth of the logarithm. */
+#define LOG_ERROR (LOG_UNIT / 100)
+
+/* log2 of a value that is not 0, nearly. */
+static uint32_t logarithm(uint32_t value)
+{
+    unsigned whole = 63 - leading_zeros(value);
+    uint64_t m = whole > 16 ? (uint64_t)value >> (whole - 16) : (uint64_t)value << (16 - whole); /* 1 to 2 */
+    return whole * LOG_UNIT + (uint32_t)((6 * m * LOG_UNIT - m * m - (uint64_t)5 * LOG_UNIT * LOG_UNIT) / 3 / LOG_UNIT);
+}
+
+/* Fewer bits than any code takes: that of each byte by its chance, as far as the logarithms are true. */
+static uint64_t least_bits(const uint32_t counts[SYMBOLS], size_t n)
+{
+    const uint32_t all = logarithm((uint32_t)n) - LOG_ERROR;
+    uint64_t bits = 0; /* n is below 2^32, the sum below 2^32 * 33 * 2^16 */
+    for (int s = 0; s < SYMBOLS; s++) {
+        uint32_t one = counts[s] ? logarithm(counts[s]) + LOG_ERROR : all;
+        bits += (uint64_t)counts[s] * (all > one ? all - one : 0);
+    }
+    return bits / LOG_UNIT;
+}
+
 /* Puts the symbols that occur in order of their counts, equal ones in order of their values. */
 static int sort_symbols(uint8_t order[SYMBOLS], const uint32_t counts[SYMBOLS])
 {
+    uint64_t keys[2][SYMBOLS]; /* which are all different */
+    uint64_t *from = keys[0], *to = keys[1];
     int used = 0;
-    for (int s = 0; s < SYMBOLS; s++) {
-        int at = used;
-        if (!counts[s])
-            continue;
-        for (; at > 0 && counts[order[at - 1]] > counts[s]; at--)
-            order[at] = order[at - 1];
-        order[at] = (uint8_t)s;
-        used++;
+    for (int s = 0; s < SYMBOLS; s++)
+        if (counts[s])
+            from[used++] = (uint64_t)counts[s] << 8 | (unsigned)s;
+    for (int width = 1; width < used; width *= 2) {
+        uint64_t *sorted = to;
+        for (int start = 0; start < used; start += 2 * width) {
+            int one = start, middle = start + width < used ? start + width : used;
+            int two = middle, end = middle + width < used ? middle + width : used;
+            for (int i = start; i < end; i++) {
+                int first = two == end || (one < middle && from[one] < from[two]);
+                to[i] = from[first ? one : two];
+                one += first;
+                two += !first;
+            }
+        }
+        to = from;
+        from = sorted;
     }
+    for (int i = 0; i < used; i++)
+        order[i] = (uint8_t)from[i];
     return used;
 }
 
@@ -174,76 +216,111 @@ static size_t segment_size(size_t n)
     return (n + STREAMS - 1) / STREAMS;
 }
 
-/* What encode_stream returns where the room was too small: the bytes were others when they were counted. */
-#define CHANGED SIZE_MAX
+/* One segment and the stream that it becomes. Codes come in at the top of `bits`: of its top `held` bits, the lowest
+ * come first. */
+struct writer {
+    const uint8_t *src, *src_end;
+    uint8_t *out, *end;
+    uint64_t bits;
+    uint64_t held; /* in the low byte */
+};
 
-/* Writes one stream, and up to 8 bytes after it, within `room`; returns its size. Codes come with their
- * length in the upper half. */
-static ALWAYS_INLINE size_t encode_stream(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
-                                          const uint32_t codes[SYMBOLS])
+/* Codes come at the top of 64 bits, with their length in the low byte. It is added and shifted in with them: below
+ * the bits that are held there is room for it, but for the last of five codes. */
+#define LENGTH(code) ((unsigned)(code) & 0xff)
+#define CODES 5 /* 5 codes and the 7 bits held before fit 64 */
+
+static ALWAYS_INLINE void put_codes(struct writer *w, const uint64_t codes[SYMBOLS])
 {
-    uint8_t *out = dst;
-    const uint8_t *limit = dst + (room < 8 ? 0 : room - 8); /* the last place that takes 8 bytes */
-    uint64_t bits = 0;
-    unsigned held = 0;
-    size_t i = 0;
-#define PUT(symbol)                                        \
-    do {                                                   \
-        uint32_t code = codes[symbol];                     \
-        bits |= (uint64_t)(code & 0xffff) << held;         \
-        held += code >> 16;                                \
-    } while (0)
-    if (room < 8)
-        return CHANGED;
-    for (; i + 5 <= n; i += 5) { /* 5 codes and the 7 bits held before fit 64 */
-        PUT(src[i]);
-        PUT(src[i + 1]);
-        PUT(src[i + 2]);
-        PUT(src[i + 3]);
-        PUT(src[i + 4]);
-        if (out > limit)
-            return CHANGED;
-        store64(out, bits);
-        out += held >> 3;
-        bits >>= held & ~7u;
-        held &= 7;
+    for (int i = 0; i < CODES; i++) {
+        uint64_t code = codes[w->src[i]];
+        w->bits = w->bits >> LENGTH(code) | (i == CODES - 1 ? code & ~(uint64_t)0xff : code);
+        w->held += code;
     }
-    for (; i < n; i++)
-        PUT(src[i]);
-#undef PUT
-    if (out > limit)
-        return CHANGED;
-    store64(out, bits);
-    return (size_t)(out - dst) + (held + 7) / 8;
+    w->held &= 0xff;
+    store64(w->out, w->bits >> 1 >> (63 - w->held)); /* none may be held, where bytes changed after they were counted */
+    w->out += w->held >> 3;
+    w->held &= 7;
+    w->src += CODES;
+}
+
+/* How many times codes can be put unchecked: each time 8 bytes are written, and up to 7 taken. */
+static size_t writer_rounds(const struct writer *w)
+{
+    size_t in = (size_t)(w->src_end - w->src) / CODES, room = (size_t)(w->end - w->out);
+    size_t out = room < 8 ? 0 : (room - 8) / 7 + 1;
+    return in < out ? in : out;
+}
+
+/* Two at a time: neither waits for the other. */
+static ALWAYS_INLINE void encode_most(struct writer *one, struct writer *two, const uint64_t codes[SYMBOLS])
+{
+    struct writer a = *one, b = *two;
+    for (;;) {
+        size_t most = writer_rounds(&a), other = writer_rounds(&b);
+        most = other < most ? other : most;
+        if (!most)
+            break;
+        while (most--) {
+            put_codes(&a, codes);
+            put_codes(&b, codes);
+        }
+    }
+    *one = a, *two = b;
 }
 
 /* Twice: where shifts by a variable are cheap, both directions take a fifth less time. */
-static size_t encode_plain(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
-                           const uint32_t codes[SYMBOLS])
+static void encode_plain(struct writer *one, struct writer *two, const uint64_t codes[SYMBOLS])
 {
-    return encode_stream(dst, room, src, n, codes);
+    encode_most(one, two, codes);
 }
 
-static WITH_BMI2 size_t encode_bmi2(uint8_t *dst, size_t room, const uint8_t *src, size_t n,
-                                    const uint32_t codes[SYMBOLS])
+static WITH_BMI2 void encode_bmi2(struct writer *one, struct writer *two, const uint64_t codes[SYMBOLS])
 {
-    return encode_stream(dst, room, src, n, codes);
+    encode_most(one, two, codes);
 }
 
-size_t huffman_encode(uint8_t *dst, const uint8_t *src, size_t n)
+/* The rest of a stream, byte by byte. Returns 0 unless it ends where it must: the bytes were others when they were
+ * counted. */
+static int encode_rest(struct writer *w, const uint64_t codes[SYMBOLS])
 {
-    uint32_t counts[SYMBOLS], codes[SYMBOLS] = {0};
+    while (w->src < w->src_end) {
+        uint64_t code = codes[*w->src++];
+        w->bits = w->bits >> LENGTH(code) | (code & ~(uint64_t)0xff);
+        for (w->held += LENGTH(code); w->held >= 8; w->held -= 8) {
+            if (w->out == w->end)
+                return 0;
+            *w->out++ = (uint8_t)(w->bits >> (64 - w->held));
+        }
+    }
+    if (w->held) {
+        if (w->out == w->end)
+            return 0;
+        *w->out++ = (uint8_t)(w->bits >> (64 - w->held));
+    }
+    return w->out == w->end;
+}
+
+size_t huffman_encode(uint8_t *dst, const uint8_t *src, size_t n, int portable)
+{
+    uint32_t segments[STREAMS][SYMBOLS], counts[SYMBOLS];
+    uint64_t codes[SYMBOLS] = {0};
     uint16_t plain[SYMBOLS] = {0};
     uint8_t order[SYMBOLS], lengths[SYMBOLS];
     uint64_t bits = 0;
     int used, first = 0, last = SYMBOLS - 1;
     size_t at, segment = segment_size(n);
+    struct writer writers[STREAMS];
     if (n < 2 || n > UINT32_MAX || looks_random(src, n))
         return 0;
-    count_bytes(counts, src, n);
+    count_bytes(segments, src, n, segment);
+    for (int s = 0; s < SYMBOLS; s++)
+        counts[s] = segments[0][s] + segments[1][s] + segments[2][s] + segments[3][s];
+    if (counts[src[0]] != n && FIXED_BYTES + least_bits(counts, n) / 8 + STREAMS >= n - n / 64)
+        return 0; /* as below, without the lengths */
     used = sort_symbols(order, counts);
     if (used == 1) {
-        dst[0] = src[0];
+        dst[0] = order[0];
         return 1;
     }
     find_lengths(lengths, order, used, counts);
@@ -258,23 +335,30 @@ size_t huffman_encode(uint8_t *dst, const uint8_t *src, size_t n)
         return 0;
     assign_codes(plain, lengths);
     for (int s = first; s <= last; s++)
-        codes[s] = plain[s] | (uint32_t)lengths[s] << 16;
+        if (lengths[s])
+            codes[s] = (uint64_t)plain[s] << (64 - lengths[s]) | lengths[s];
     dst[0] = (uint8_t)first;
     dst[1] = (uint8_t)last;
     for (int s = first; s <= last; s += 2)
         dst[FIXED_BYTES + (s - first) / 2] = (uint8_t)(lengths[s] | (s < last ? lengths[s + 1] : 0) << 4);
     for (size_t k = 0; k < STREAMS; k++) {
-        size_t start = k * segment < n ? k * segment : n;
-        size_t end = n - start < segment ? n : start + segment;
-        size_t room = n + HUFFMAN_SLACK - at;
-        size_t size = (HAS_BMI2() ? encode_bmi2 : encode_plain)(dst + at, room, src + start, end - start, codes);
-        if (size > room)
-            return 0;
+        size_t start = k * segment < n ? k * segment : n, size;
+        bits = 0;
+        for (int s = first; s <= last; s++)
+            bits += (uint64_t)segments[k][s] * lengths[s];
+        size = (size_t)((bits + 7) / 8);
+        writers[k] = (struct writer){src + start, n - start < segment ? src + n : src + start + segment,
+                                     dst + at, dst + at + size, 0, 0};
         if (k + 1 < STREAMS)
             store32(dst + 2 + 4 * k, (uint32_t)size);
         at += size;
     }
-    return at < n ? at : 0;
+    for (size_t k = 0; k < STREAMS; k += 2)
+        (HAS_BMI2() && !portable ? encode_bmi2 : encode_plain)(&writers[k], &writers[k + 1], codes);
+    for (size_t k = 0; k < STREAMS; k++)
+        if (!encode_rest(&writers[k], codes))
+            return 0;
+    return at;
 }
 
 /* ---- decoding ------------------------------------------------------------- */
@@ -412,7 +496,7 @@ static int decode_rest(struct stream *s, const uint64_t table[TABLE_SIZE])
     return !(s->at & 7) || !(s->start[s->size - 1] >> (s->at & 7));
 }
 
-int huffman_decode(uint8_t *dst, size_t n, const uint8_t *src, size_t size)
+int huffman_decode(uint8_t *dst, size_t n, const uint8_t *src, size_t size, int portable)
 {
     uint64_t table[TABLE_SIZE];
     uint16_t codes[SYMBOLS] = {0};
@@ -446,7 +530,7 @@ int huffman_decode(uint8_t *dst, size_t n, const uint8_t *src, size_t size)
         streams[k] = (struct stream){src + at, length, 0, dst + start, n - start < segment ? dst + n : dst + start + segment};
         at += length;
     }
-    (HAS_BMI2() ? decode_bmi2 : decode_plain)(streams, table);
+    (HAS_BMI2() && !portable ? decode_bmi2 : decode_plain)(streams, table);
     for (size_t k = 0; k < STREAMS; k++)
         if (!decode_rest(&streams[k], table))
             return 0;

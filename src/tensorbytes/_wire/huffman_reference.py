@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes._wire.filters_reference import planes_join, planes_split
+from tensorbytes._wire.reference import crc32c, mask
 from tensorbytes.typing import Buffer, bytes_view
 
 MOST_BITS = 11
@@ -18,7 +19,7 @@ _FIXED = struct.Struct("<BBIII")
 _GLANCE_FROM, _GLANCE_BYTES = 65536, 256
 
 
-def huffman_encode(plane: Buffer, out: Buffer) -> int:
+def huffman_encode(plane: Buffer, out: Buffer, portable: bool = False) -> int:
     src, dst = np.frombuffer(bytes(bytes_view(plane)), np.uint8), bytes_view(out)  # a copy: it may change meanwhile
     if len(dst) < len(src) + SLACK:
         raise ValueError("huffman_encode: the sizes of the buffers don't fit")
@@ -46,7 +47,7 @@ def huffman_encode(plane: Buffer, out: Buffer) -> int:
     return len(code)
 
 
-def huffman_decode(code: Buffer, out: Buffer) -> bool:
+def huffman_decode(code: Buffer, out: Buffer, portable: bool = False) -> bool:
     src, dst = bytes_view(code), bytes_view(out)
     n, size = len(dst), len(src)
     if n < 2 or size < _FIXED.size:
@@ -119,6 +120,82 @@ def planes_decode(code: Buffer, out: Buffer, scratch: Buffer, width: int, rotate
         return 0
     planes_join(planes, out, rotate)
     return 1
+
+
+def chunks_encode(
+    data: Buffer,
+    out: Buffer,
+    scratch: Buffer,
+    width: int,
+    rotate: bool,
+    chunk: int,
+    sizes: Buffer,
+    checksums: Buffer,
+    threads: int,
+    part: int,
+) -> None:
+    """planes.c: the chunks of each part one after another, the size of each chunk, and its masked CRC-32C."""
+    src, dst, numbers, sums = map(bytes_view, (data, out, sizes, checksums))
+    starts = _chunk_starts("chunks_encode", len(src), width, chunk, scratch, numbers, sums, threads)
+    if part < 1 or part % chunk or len(dst) < len(src) + -(-len(src) // part) * PLANES_SLACK:
+        raise ValueError("chunks_encode: the sizes of the buffers don't fit")
+    at = 0
+    for k, start in enumerate(starts):
+        if start % part == 0:
+            at = start // part * (part + PLANES_SLACK)
+        plain, here = src[start : start + chunk], dst[at:]
+        size = huffman_encode(plain, here) if width == 1 else planes_encode(plain, here, scratch, width, rotate)
+        if not 0 < size < len(plain):
+            here[: len(plain)] = plain
+            size = len(plain)
+        numbers[4 * k : 4 * k + 4] = struct.pack("<I", size)
+        sums[4 * k : 4 * k + 4] = struct.pack("<I", mask(crc32c(here[:size])))
+        at += size
+
+
+def chunks_decode(
+    code: Buffer,
+    out: Buffer,
+    scratch: Buffer,
+    width: int,
+    rotate: bool,
+    chunk: int,
+    sizes: Buffer,
+    checksums: Buffer,
+    threads: int,
+) -> int:
+    """How many chunks are sound and decoded: those before the first that is not."""
+    src, dst, numbers, sums = map(bytes_view, (code, out, sizes, checksums))
+    at = k = 0
+    for start in _chunk_starts("chunks_decode", len(dst), width, chunk, scratch, numbers, sums, threads):
+        plain = dst[start : start + chunk]
+        (size,), (stored,) = struct.unpack_from("<I", numbers, 4 * k), struct.unpack_from("<I", sums, 4 * k)
+        coded = src[at : at + size]
+        if not size or len(coded) < size or mask(crc32c(coded)) != stored:
+            return k
+        if size == len(plain):
+            plain[:] = coded
+        elif width > 1:
+            if not planes_decode(coded, plain, scratch, width, rotate):
+                return k
+        elif size == 1:
+            plain[:] = bytes(coded) * len(plain)
+        elif size > len(plain) or not huffman_decode(coded, plain):
+            return k
+        at += size
+        k += 1
+    return k
+
+
+def _chunk_starts(
+    name: str, n: int, width: int, chunk: int, scratch: Buffer, sizes: memoryview, checksums: memoryview, threads: int
+) -> range:
+    if width not in (1, 2, 4, 8) or chunk < 1 or n % width or chunk % width or threads < 1:
+        raise ValueError(f"{name}: the sizes of the buffers, or the width, don't fit")
+    starts = range(0, n, chunk)
+    if len(bytes_view(scratch)) // threads < chunk or min(len(sizes), len(checksums)) // 4 < len(starts):
+        raise ValueError(f"{name}: the sizes of the buffers, or the width, don't fit")
+    return starts
 
 
 def _looks_random(src: np.ndarray[Any, Any]) -> bool:

@@ -3,8 +3,11 @@
 
 #include "wire.h"
 
-#if defined(__linux__)
+#if defined(__linux__) || defined(__APPLE__)
+#define WITH_CREW 1
 #include <pthread.h>
+#endif
+#if defined(__linux__)
 #include <sys/mman.h>
 #include <time.h>
 #endif
@@ -94,6 +97,41 @@ void large_both(void (*work)(void *), void *one, void *two)
     work(one);
 #endif
     work(two);
+}
+
+#if WITH_CREW
+struct helper {
+    large_work *work;
+    void *argument;
+    unsigned number;
+};
+
+static void *help(void *argument)
+{
+    const struct helper *helper = argument;
+    helper->work(helper->argument, helper->number);
+    return NULL;
+}
+#endif
+
+void large_all(large_work *work, void *argument, unsigned threads)
+{
+#if WITH_CREW
+    pthread_t started[LARGE_MOST_THREADS - 1];
+    struct helper helpers[LARGE_MOST_THREADS - 1];
+    unsigned count = 0;
+    for (; count + 1 < threads && count + 1 < LARGE_MOST_THREADS; count++) {
+        helpers[count] = (struct helper){work, argument, count + 1};
+        if (pthread_create(&started[count], NULL, help, &helpers[count]) != 0)
+            break;
+    }
+    work(argument, 0);
+    while (count > 0)
+        pthread_join(started[--count], NULL);
+#else
+    (void)threads;
+    work(argument, 0);
+#endif
 }
 
 void large_fault_in(uint8_t *memory, size_t n)

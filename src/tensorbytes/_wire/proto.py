@@ -22,6 +22,8 @@ _MAX_GROUP_DEPTH = 100
 _RUN_BYTES = 1 << 14
 # The bytes of packed numbers that are decoded at once; the longest of them.
 _PACKED_BYTES, _LONGEST = 1 << 16, 10
+# So few bytes of packed varints are read one by one.
+_FEW_BYTES = 64
 
 
 class Field(NamedTuple):
@@ -144,6 +146,8 @@ def varints(data: memoryview, at: int = 0) -> np.ndarray[Any, Any]:
         return np.empty(0, np.uint64)
     if raw[-1] >= 0x80:
         raise CorruptError("a packed varint runs past the end of its field", at=at + raw.size)
+    if raw.size <= _FEW_BYTES:
+        return _few_varints(raw.tobytes(), at)
     if raw.size <= _PACKED_BYTES:
         return _varints(raw, at)
     # A portion at a time: the work takes many times the bytes.
@@ -157,6 +161,20 @@ def varints(data: memoryview, at: int = 0) -> np.ndarray[Any, Any]:
         values[count : count + len(found)] = found
         start, count = stop, count + len(found)
     return values
+
+
+def _few_varints(data: bytes, at: int) -> np.ndarray[Any, Any]:
+    """The same for few bytes: one by one they take less time than NumPy takes to begin."""
+    values, value, shift = [], 0, 0
+    for position, byte in enumerate(data):
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            values.append(value & 0xFFFF_FFFF_FFFF_FFFF)
+            value = shift = 0
+        elif shift == 7 * _LONGEST:
+            raise CorruptError("a varint is longer than ten bytes", at=at + position + 1 - _LONGEST)
+    return np.array(values, np.uint64)
 
 
 def _varints(raw: np.ndarray[Any, Any], at: int) -> np.ndarray[Any, Any]:

@@ -28,6 +28,8 @@ _POLYNOMIAL = 0x82F63B78
 _MAX_RANK = 64
 # Below this many bytes a plain loop beats NumPy's set-up cost.
 _LOOP_BYTES = 1 << 16
+# No place or length of a record is as large: sums of some of them don't overflow.
+_MOST_PLACE = (1 << 61) - 1
 # At most this much is laid out in lanes at once, to bound the memory it takes.
 _BLOCK_BYTES = 1 << 24
 
@@ -281,31 +283,71 @@ def prefault(buffer: Buffer) -> None:
     """Nothing to do: only the compiled kernel reaches the system call."""
 
 
-def gather(fd: int, origin: int, places: Buffer, moved: Buffer, out: Buffer) -> int:
-    """Read records whole from these places of a file, end to end: how many come before the first that is not sound.
-
-    places: where each payload starts, counted from `origin`, and its length; moved: the same of the bytes read. Where a
-    file can't be read at a place, none is.
-    """
-    if not 0 <= origin < 1 << 61 or fd < 0:
+def map_file(fd: int, size: int) -> Any:
+    """A map of a file for `gather`; None where there is none. Here never: a file that is cut would end the process."""
+    if fd < 0 or size < 0:
         raise IndexError("a position is negative")
-    wanted, found = np.frombuffer(places, np.int64).reshape(-1, 2), np.frombuffer(moved, np.int64).reshape(-1, 2)
-    if len(found) < len(wanted) or ((wanted < (12, 0)) | (wanted >= 1 << 61)).any():
-        raise ValueError("a place is no record's, or the arrays don't fit")
-    room, at = bytes_view(out), 0
-    if not hasattr(os, "preadv"):
-        return 0
-    for number, (start, length) in enumerate(wanted.tolist()):
-        whole = room[at : at + length + 16]
-        if len(whole) < length + 16 or os.preadv(fd, [whole], origin + start - 12) < len(whole):
-            return number
-        if bytes(whole[:12]) != frame_header(length):
-            return number
-        if mask(crc32c(whole[12:-4])) != int.from_bytes(whole[-4:], "little"):
-            return number
-        found[number] = at + 12, length
+    return None
+
+
+def gather(
+    sources: tuple[Any, ...],
+    starts: Buffer,
+    places: Buffer,
+    numbers: Buffer,
+    order: Buffer,
+    moved: Buffer,
+    touched: Buffer,
+    most: int,
+) -> bytes | None:
+    """Read records of several files by number: their frames end to end, in this order; None if they are more than
+    `most` bytes, are not there or not sound, or their file is not open.
+
+    sources: for each file a map, the number of the open file, or None; starts: the number of its first record, and
+    after the last file how many there are; places: where the payload of each record starts in its file, and its length;
+    moved: the same of what was read, for each number; touched: which files have some of them.
+    """
+    first, wanted = np.frombuffer(starts, np.int64), np.frombuffer(numbers, np.int64)
+    table, found = np.frombuffer(places, np.int64).reshape(-1, 2), np.frombuffer(moved, np.int64).reshape(-1, 2)
+    ranks, files = np.frombuffer(order, np.int64), np.frombuffer(touched, np.uint8)
+    if len(first) != len(sources) + 1 or len(files) < len(sources) or first[0] or (first[1:] < first[:-1]).any():
+        raise ValueError("the arrays don't fit")
+    if first[-1] != len(table) or len(found) < len(wanted) or len(ranks) != len(wanted):
+        raise ValueError("the arrays don't fit")
+    if any(source is not None and source < 0 for source in sources):
+        raise IndexError("a position is negative")
+    found[: len(wanted)] = 0
+    pieces, at, closed = [], 0, False
+    for rank in ranks.tolist():
+        if not 0 <= rank < len(wanted) or not 0 <= wanted[rank] < len(table):
+            raise ValueError("a number or a place is no record's")
+        start, length = table[wanted[rank]].tolist()
+        file = int(np.searchsorted(first, wanted[rank], side="right")) - 1
+        if not (12 <= start < _MOST_PLACE and 0 <= length < _MOST_PLACE):
+            raise ValueError("a number or a place is no record's")
+        files[file], closed = 1, closed or sources[file] is None
+        if closed:
+            continue
+        if at + length + 16 > most or not hasattr(os, "pread"):
+            return None
+        found[rank] = at + 12, length
+        pieces.append((sources[file], start - 12, length))
         at += length + 16
-    return len(wanted)
+    if closed:
+        return None
+    read = [os.pread(fd, length + 16, start) for fd, start, length in pieces]
+    for (_, _, length), whole in zip(pieces, read, strict=True):
+        if len(whole) < length + 16 or whole[:12] != frame_header(length):
+            return None
+        if mask(crc32c(whole[12:-4])) != int.from_bytes(whole[-4:], "little"):
+            return None
+    return b"".join(read)
+
+
+def reserve(fd: int, offset: int, size: int) -> None:
+    """Has the disk set blocks aside for these bytes of a file, which stays as long as it is; here nothing: a hint."""
+    if fd < 0 or offset < 0 or size < 0:
+        raise IndexError("a position is negative")
 
 
 def start_writeback(fd: int, offset: int, size: int) -> None:

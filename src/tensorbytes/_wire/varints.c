@@ -84,44 +84,51 @@ size_t varints_decode_portable(const uint8_t *p, const uint8_t *end, const uint8
 }
 
 #if WIRE_X86
-/* All varints that end in a word at once: where the next word starts depends on nothing but the highest of its stops,
- * so that the next load begins while the values of this one are still taken apart. */
+/* Which of the next 64 bytes end a varint. */
+static ALWAYS_INLINE uint64_t stops_of(const uint8_t *p)
+{
+    uint64_t stops = 0;
+    for (int i = 0; i < 4; i++)
+        stops |= (uint64_t)(uint16_t)_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)))
+                 << 16 * i;
+    return ~stops;
+}
+
+/* Where each varint of 64 bytes starts follows from bits alone, so that no value waits for the one before. */
 WITH_BMI2 static size_t decode_bmi2(const uint8_t *p, const uint8_t *end, const uint8_t *limit, int64_t *out, size_t room)
 {
     size_t n = 0;
-    while (end - p >= 8 && room - n >= 8) {
-        uint64_t word = varints_load(p), stops = ~word & VARINTS_HIGH;
-        if (!stops) {
-            uint64_t value;
-            if (!(p = slow_varint(p, end, &value)))
-                return SIZE_MAX;
-            out[n++] = (int64_t)value;
+    while (p < end && limit - p >= 72) {
+        uint64_t stops = stops_of(p);
+        if (end - p < 64)
+            stops &= ((uint64_t)1 << (end - p)) - 1;
+        size_t count = (size_t)__builtin_popcountll(stops), start = 0;
+        if (count > room - n)
+            return SIZE_MAX;
+        if (count == 64) { /* of one byte each */
+            for (size_t i = 0; i < 64; i++)
+                out[n + i] = p[i];
+            n += 64;
+            p += 64;
             continue;
         }
-        if (stops == VARINTS_HIGH) { /* eight values of one byte */
-            for (int i = 0; i < 8; i++)
-                out[n + (size_t)i] = p[i];
-            n += 8;
-            p += 8;
-            continue;
+        for (int64_t *to = out + n, *last = to + count; to < last; to++) {
+            size_t stop = (size_t)__builtin_ctzll(stops), bits = 8 * (stop + 1 - start);
+            stops &= stops - 1;
+            if (bits > 64) { /* of nine or ten bytes, such as numbers below zero */
+                uint64_t value;
+                if (!slow_varint(p + start, end, &value))
+                    return SIZE_MAX;
+                *to = (int64_t)value;
+            } else {
+                *to = (int64_t)_pext_u64(_bzhi_u64(varints_load(p + start), (unsigned)bits), 0x7f7f7f7f7f7f7f7fu);
+            }
+            start = stop + 1;
         }
-        p += 8 - (__builtin_clzll(stops) >> 3);
-        /* Writing more values than there are does no harm: there is room for eight. */
-        int count = __builtin_popcountll(stops);
-        int64_t *to = out + n;
-        n += (size_t)count;
-        for (int i = 0; i < 4; i++) {
-            to[i] = (int64_t)_pext_u64(word & (stops ^ (stops - 1)), 0x7f7f7f7f7f7f7f7fu);
-            int last = __builtin_ctzll(stops | 1ull << 63);
-            word = word >> last >> 1;
-            stops = stops >> last >> 1;
-        }
-        for (int i = 4; i < count; i++) {
-            to[i] = (int64_t)_pext_u64(word & (stops ^ (stops - 1)), 0x7f7f7f7f7f7f7f7fu);
-            int last = __builtin_ctzll(stops);
-            word = word >> last >> 1;
-            stops = stops >> last >> 1;
-        }
+        if (!count) /* 64 bytes that end nothing, or a run that does not end */
+            return SIZE_MAX;
+        n += count;
+        p += start;
     }
     size_t rest = varints_decode_portable(p, end, limit, out + n, room - n);
     return rest == SIZE_MAX ? rest : n + rest;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "instruction.h"
+#include "messages.h"
 
 /* ---- little-endian memory ------------------------------------------------- */
 
@@ -193,16 +194,16 @@ uint32_t wire_crc32c(uint32_t crc, const uint8_t *buf, size_t n)
 
 uint32_t wire_copy_crc32c(uint32_t crc, uint8_t *dst, const uint8_t *src, size_t n)
 {
-    /* A block that stays in the first-level cache between the two passes. */
+    /* A block that stays in the first-level cache between the two passes. The checksum is of the copy: another thread
+     * may change the source between them. */
     const size_t block = 3 * LONG_BLOCK;
     for (; n > block; n -= block, src += block, dst += block) {
-        crc = wire_crc32c(crc, src, block);
         memcpy(dst, src, block);
+        crc = wire_crc32c(crc, dst, block);
     }
-    crc = wire_crc32c(crc, src, n);
     if (n)
         memcpy(dst, src, n);
-    return crc;
+    return wire_crc32c(crc, dst, n);
 }
 
 /* A linear map of checksums, as the images of its 32 bits. */
@@ -309,51 +310,6 @@ size_t wire_scan(const uint8_t *buf, size_t n, size_t *next, int verify,
 }
 
 /* ---- protobuf ------------------------------------------------------------- */
-
-/* Reads a varint of at most 64 bits at *at; 0 when it is cut or too long. */
-static int get_varint(const uint8_t *buf, size_t *at, size_t end, uint64_t *value)
-{
-    uint64_t result = 0;
-    size_t p = *at;
-    for (int shift = 0; shift < 64 && p < end; shift += 7) {
-        uint8_t byte = buf[p++];
-        if (shift == 63 && byte > 1)
-            return 0;
-        result |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *at = p;
-            *value = result;
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static int get_tag(const uint8_t *buf, size_t *at, size_t end, uint8_t tag)
-{
-    if (*at >= end || buf[*at] != tag)
-        return 0;
-    ++*at;
-    return 1;
-}
-
-/* The tags of fields from 1000 up take two bytes. */
-static int get_tag2(const uint8_t *buf, size_t *at, size_t end, uint8_t first, uint8_t second)
-{
-    if (end - *at < 2 || buf[*at] != first || buf[*at + 1] != second)
-        return 0;
-    *at += 2;
-    return 1;
-}
-
-static int get_length(const uint8_t *buf, size_t *at, size_t end, size_t *stop)
-{
-    uint64_t length;
-    if (!get_varint(buf, at, end, &length) || length > end - *at)
-        return 0;
-    *stop = *at + (size_t)length;
-    return 1;
-}
 
 int wire_plain_tensor(const uint8_t *buf, size_t start, size_t end, struct wire_tensor *out)
 {

@@ -38,35 +38,107 @@ _CANDIDATES = {
 }
 # Tensors smaller than this have more head than content already.
 _LEAST_BYTES = 256
-# Looking must cost little beside compressing: a sixteenth of the tensor is looked at, within these bounds.
-_SHARE = 16
-_LEAST_SAMPLE, _MOST_SAMPLE = 1 << 15, 1 << 18
+# Looking must cost little beside compressing: a part in 32 of the tensor is looked at, within these bounds.
+_SHARE = 32
+_LEAST_SAMPLE, _MOST_SAMPLE = 1 << 15, 1 << 17
 _BLOCKS = 4
 _WORTHWHILE = 0.98
 _NEARLY = 1.01
+# How much of a tensor shows whether searching its planes pays, where nothing repeats in its bytes as they are.
+_LITTLE = 1 << 14
+# How far the looks of two tensors may differ, in shares of their bytes, to get the same; and how many are kept.
+_LIKE = 0.01
+_MOST_CHOICES = 16
 # How much larger than the best a stretch may be after the first look, to be looked at again.
 _PROMISING = 1.1
 
 
-def choose(data: memoryview, elements: Elements) -> Pipeline | None:
-    """The pipeline for a tensor; None to leave it raw."""
+class Choices:
+    """What was chosen for the tensors of one file so far: one that looks like another of its kind gets the same.
+
+    Looks are three: the share that is left by codes of its planes, by a search for repetitions, and by what was chosen.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Elements, list[tuple[Pipeline, float, float, float]]] = {}
+
+    def find(self, elements: Elements, looks: _Looks) -> Pipeline | None:
+        for pipeline, *before in self._made.get(elements, ()):
+            near = all(abs(old - new) < _LIKE for old, new in zip(before, (looks.coded, looks.searched), strict=False))
+            if near and abs(looks.share(pipeline) - before[2]) < _LIKE:
+                return pipeline
+        return None
+
+    def add(self, elements: Elements, looks: _Looks, pipeline: Pipeline) -> None:
+        made = self._made.setdefault(elements, [])
+        if len(made) < _MOST_CHOICES:
+            made.append((pipeline, looks.coded, looks.searched, looks.share(pipeline)))
+
+
+class _Looks:
+    """What pipelines leave of a sample of a tensor; each is tried once."""
+
+    def __init__(self, sample: memoryview, elements: Elements) -> None:
+        self._sample, self._elements = sample, elements
+        self._sizes: dict[Pipeline, int] = {}
+        # Two quick looks spare most others: whether bytes are uneven in any plane, and whether any repeat.
+        self.coded = self.share(Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman"))
+        half = sample[: (len(sample) + 1) // 2]
+        self.searched = _size(Pipeline(codec="lz4"), [half], elements) / len(half)
+
+    def size(self, pipeline: Pipeline) -> int:
+        found = self._sizes.get(pipeline)
+        if found is None:
+            found = self._sizes[pipeline] = _size(pipeline, [self._sample], self._elements)
+        return found
+
+    def share(self, pipeline: Pipeline) -> float:
+        return self.size(pipeline) / len(self._sample)
+
+
+def choose(data: memoryview, elements: Elements, known: Choices | None = None) -> Pipeline | None:
+    """The pipeline for a tensor; None to leave it raw. `known`: what was chosen for others, to be added to."""
     if len(data) < _LEAST_BYTES:
         return None
-    blocks = _blocks(data, elements.width)
-    if all(map(_constant, blocks)):
+    sample = _sample(data, elements.width)
+    if _constant(sample):
         return _mostly_constant(data, elements)
-    # Two quick looks spare most others: whether bytes are uneven in any plane, and whether any repeat.
-    planes = Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman")
-    quick = (planes, blocks), (Pipeline(codec="lz4"), blocks[::2])
-    if all(_size(pipeline, seen, elements) > sum(map(len, seen)) * _WORTHWHILE for pipeline, seen in quick):
+    looks = _Looks(sample, elements)
+    if min(looks.coded, looks.searched) > _WORTHWHILE:
         return None
-    sizes = {pipeline: _size(pipeline, blocks, elements) for pipeline in _candidates(elements)}
-    if len(blocks) > 1 and _searching_pays(sizes):
-        hopeful = _hopeful(sizes, sum(map(len, blocks)))
+    found = known.find(elements, looks) if known is not None else None
+    if found is None:
+        found = _choose(data, elements, sample, looks)
+        if known is not None and found is not None:
+            known.add(elements, looks, found)
+    return found
+
+
+def _choose(data: memoryview, elements: Elements, sample: memoryview, looks: _Looks) -> Pipeline | None:
+    candidates = _candidates(elements)
+    if looks.searched > _WORTHWHILE and not _planes_repeat(candidates, elements, sample):
+        candidates = [pipeline for pipeline in candidates if not _searches(pipeline)]
+    sizes, total = {pipeline: looks.size(pipeline) for pipeline in candidates}, len(sample)
+    if total < len(data) and _searching_pays(sizes):
+        hopeful = _hopeful(sizes, total)
         blocks = _chunks(data)
         again = map_in_order(lambda pipeline: _size(pipeline, blocks, elements), hopeful, count_threads())
-        sizes = dict(zip(hopeful, again, strict=True))
-    return _best(sizes, sum(map(len, blocks)))
+        sizes, total = dict(zip(hopeful, again, strict=True)), sum(map(len, blocks))
+    return _best(sizes, total)
+
+
+def _planes_repeat(candidates: list[Pipeline], elements: Elements, sample: memoryview) -> bool:
+    """Whether a search would find anything in another order of the bytes, where nothing repeats as it is.
+
+    A little of the sample tells. Whether the sign of floats was moved changes nothing about it."""
+    middle = len(sample) // 2 // elements.width * elements.width
+    little = [sample[middle : middle + _LITTLE]]
+    sizes = {
+        pipeline: _size(pipeline, little, elements)
+        for pipeline in candidates
+        if pipeline.layout and pipeline.layout != "split"
+    }
+    return not sizes or _searching_pays(sizes)
 
 
 def _mostly_constant(data: memoryview, elements: Elements) -> Pipeline:
@@ -126,13 +198,14 @@ def _constant(data: memoryview) -> bool:
     return bool((values == values[0]).all())
 
 
-def _blocks(data: memoryview, width: int) -> list[memoryview]:
-    """Stretches from the whole of it, starting at elements; all of a small tensor."""
+def _sample(data: memoryview, width: int) -> memoryview:
+    """Stretches from the whole of it, starting at elements, one after another; all of a small tensor."""
     size = min(max(len(data) // _SHARE, _LEAST_SAMPLE), _MOST_SAMPLE) // _BLOCKS // width * width
     if len(data) <= max(_BLOCKS * size, chunked.CHUNK_BYTES // 4):
-        return [data]
+        return data
     step = (len(data) - size) // (_BLOCKS - 1)
-    return [data[start : start + size] for start in (step * k // width * width for k in range(_BLOCKS))]
+    starts = (step * k // width * width for k in range(_BLOCKS))
+    return memoryview(b"".join(data[start : start + size] for start in starts))
 
 
 def _chunks(data: memoryview) -> list[memoryview]:

@@ -5,18 +5,19 @@ Every chunk has a checksum, so a slice is verified as far as it was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 
 import numpy as np
 
-from tensorbytes._wire import crc32c, mask
-from tensorbytes.codecs.pipelines import Elements, Pipeline
+from tensorbytes._wire import PLANES_SLACK, chunks_decode, chunks_encode, crc32c, mask
+from tensorbytes._wire.portions import PORTION_BYTES, check_stopped
+from tensorbytes.codecs.pipelines import Elements, Pipeline, scratch
 from tensorbytes.errors import CorruptError
 from tensorbytes.io import storage
 from tensorbytes.io.streams.engines import DamagedError
-from tensorbytes.io.workers import count_threads, map_in_order
+from tensorbytes.io.workers import count_threads, share
 from tensorbytes.tensor import Array, InvalidValueError
 from tensorbytes.typing import Buffer
 
@@ -25,7 +26,11 @@ CHUNK_BYTES = 1 << 18
 # What a reader takes, so that a slice can't ask for much.
 _MOST_BYTES = 1 << 26
 _TABLE_BYTES = 8  # for each chunk
-_RUN = 16  # chunks that a thread takes at once
+# Runs of chunks that each thread takes, and the most chunks of a run: Ctrl-C acts between two of them.
+_RUNS = 4
+_MOST_RUN = 64
+# What the kernel's codes need another thread for: it takes as long to start as to decode a third of this.
+_THREAD_BYTES = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,23 +70,55 @@ class Chunks:
         base = first * self.chunk
         out = np.empty(min(last * self.chunk, self.raw) - base, np.uint8).data
         ends = np.cumsum(self.sizes, dtype=np.int64)
-
-        def work(numbers: range) -> None:
-            for number in numbers:
-                end = int(ends[number])
-                begin = end - int(self.sizes[number])
-                place = number * self.chunk - base
-                data = content[begin:end]
-                if mask(crc32c(data)) != self.checksums[number]:
-                    raise CorruptError(f"the checksum of chunk {number} differs", at=at + begin)
-                try:
-                    self.pipeline.decode(data, out[place : place + self.chunk], self.elements)
-                except DamagedError as error:
-                    raise CorruptError(f"chunk {number}: {error}", at=at + begin) from None
-
-        for _ in map_in_order(work, _runs(first, last), count_threads()):
-            pass
+        work = partial(_decode_run, self, content, at, out, base, ends)
+        if self.pipeline.in_kernel(self.elements):
+            work = partial(_decode_in_kernel, work, self, content, out, base, ends)
+            for numbers in _cut(first, last, max(PORTION_BYTES // self.chunk, 1)):
+                check_stopped()
+                work(numbers)
+        else:
+            share(work, _runs(first, last), count_threads())
         return out[start - base : stop - base]
+
+
+def _decode_run(
+    chunks: Chunks, content: memoryview, at: int, out: memoryview, base: int, ends: Array, numbers: range
+) -> None:
+    """Fill the places of these chunks in `out`, which starts at `base` of the tensor."""
+    for number in numbers:
+        begin, end = int(ends[number] - chunks.sizes[number]), int(ends[number])
+        place = number * chunks.chunk - base
+        data = content[begin:end]
+        if mask(crc32c(data)) != chunks.checksums[number]:
+            raise CorruptError(f"the checksum of chunk {number} differs", at=at + begin)
+        try:
+            chunks.pipeline.decode(data, out[place : place + chunks.chunk], chunks.elements)
+        except DamagedError as error:
+            raise CorruptError(f"chunk {number}: {error}", at=at + begin) from None
+
+
+def _decode_in_kernel(
+    one_by_one: Callable[[range], None],
+    chunks: Chunks,
+    content: memoryview,
+    out: memoryview,
+    base: int,
+    ends: Array,
+    numbers: range,
+) -> None:
+    """The same in one call. What is wrong with a chunk that is not sound, the other way tells."""
+    width, rotated = chunks.pipeline.planes(chunks.elements)
+    while numbers:
+        first, last = numbers[0], numbers[-1] + 1
+        data = content[int(ends[first] - chunks.sizes[first]) : int(ends[last - 1])]
+        place = out[first * chunks.chunk - base : last * chunks.chunk - base]
+        told = chunks.sizes[first:last], chunks.checksums[first:last]
+        threads = min(count_threads(), -(-len(place) // _THREAD_BYTES), len(numbers))
+        size = min(chunks.chunk, len(place))
+        with scratch(threads * size) as room:
+            done = chunks_decode(data, place, room, width, rotated, size, *told, threads)
+        one_by_one(numbers[done : done + 1])
+        numbers = numbers[done + 1 :]
 
 
 def compress(data: memoryview, pipeline: Pipeline, elements: Elements) -> tuple[Chunks, list[Buffer]] | None:
@@ -89,31 +126,66 @@ def compress(data: memoryview, pipeline: Pipeline, elements: Elements) -> tuple[
     fitting = pipeline.fitted(elements)
     if fitting is None:
         return None
-    found = []
-    for number, chunk in enumerate(_encoded(data, fitting, elements)):
-        found.append(chunk)
-        storage.tell(min(CHUNK_BYTES, len(data) - number * CHUNK_BYTES))
-    pieces = [piece for piece, _ in found]
-    sizes = np.array([memoryview(piece).nbytes for piece in pieces], "<u4")
-    if int(sizes.sum()) + _TABLE_BYTES * len(sizes) >= len(data):
+    count = -(-len(data) // CHUNK_BYTES)
+    made = Chunks(fitting, elements, len(data), CHUNK_BYTES, np.empty(count, "<u4"), np.empty(count, "<u4"))
+    pieces = _in_kernel(made, data) if fitting.in_kernel(elements) else _one_by_one(made, data)
+    size = int(made.sizes.sum(dtype=np.int64))
+    if size + _TABLE_BYTES * count >= len(data):
         storage.tell(-len(data))
         return None
-    storage.tell(-int(sizes.sum()))
-    checksums = np.array([checksum for _, checksum in found], "<u4")
-    return Chunks(fitting, elements, len(data), CHUNK_BYTES, sizes, checksums), pieces
+    storage.tell(-size)
+    return made, pieces
 
 
-def _encoded(data: memoryview, pipeline: Pipeline, elements: Elements) -> Iterator[tuple[Buffer, int]]:
-    """Each chunk, with its checksum."""
+def _in_kernel(made: Chunks, data: memoryview) -> list[Buffer]:
+    """The chunks of `data`, several in one piece; fills in their sizes and checksums."""
+    count, threads = len(made.sizes), min(count_threads(), -(-len(data) // _THREAD_BYTES))
+    each = min(max(count // (threads * _RUNS), 1), _MOST_RUN // _RUNS)  # chunks of a piece
+    part, slot = each * CHUNK_BYTES, each * CHUNK_BYTES + PLANES_SLACK
+    pieces = _cut(0, count, each)
+    out = np.empty(len(data) + len(pieces) * PLANES_SLACK, np.uint8).data
+    width, rotated = made.pipeline.planes(made.elements)
+    with scratch(threads * CHUNK_BYTES) as room:
+        for numbers in _cut(0, count, _MOST_RUN // each * each):
+            first, last = numbers[0], numbers[-1] + 1
+            check_stopped()
+            chunks = data[CHUNK_BYTES * first : CHUNK_BYTES * last]
+            told = made.sizes[first:last], made.checksums[first:last]
+            place = out[first // each * slot :]
+            chunks_encode(chunks, place, room, width, rotated, CHUNK_BYTES, *told, threads, part)
+            storage.tell(len(chunks))
+    starts = range(0, len(out), slot)
+    sizes = np.add.reduceat(made.sizes, range(0, count, each), dtype=np.int64).tolist()
+    return [out[start : start + size] for start, size in zip(starts, sizes, strict=True)]
 
-    def work(numbers: range) -> list[tuple[Buffer, int]]:
-        found = [pipeline.encode(data[CHUNK_BYTES * k : CHUNK_BYTES * (k + 1)], elements) for k in numbers]
-        return [(piece, mask(crc32c(piece))) for piece in found]
 
-    count = -(-len(data) // CHUNK_BYTES)
-    return chain.from_iterable(map_in_order(work, _runs(0, count), count_threads()))
+def _one_by_one(made: Chunks, data: memoryview) -> list[Buffer]:
+    """Each chunk of `data` as a piece; fills in their sizes and checksums."""
+    pieces: list[Buffer] = [b""] * len(made.sizes)
+    told = 0
+
+    def work(numbers: range) -> None:
+        for number in numbers:
+            chunk = data[CHUNK_BYTES * number : CHUNK_BYTES * (number + 1)]
+            pieces[number] = piece = made.pipeline.encode(chunk, made.elements)
+            made.sizes[number] = memoryview(piece).nbytes
+            made.checksums[number] = mask(crc32c(piece))
+
+    def tell() -> None:
+        nonlocal told
+        done = min(sum(map(bool, pieces)) * CHUNK_BYTES, len(data))
+        storage.tell(done - told)
+        told = done
+
+    share(work, _runs(0, len(pieces)), count_threads(), tell)
+    tell()
+    return pieces
 
 
 def _runs(first: int, last: int) -> list[range]:
-    """The chunks from first to last in stretches, since waking a thread takes as long as a small chunk."""
-    return [range(start, min(start + _RUN, last)) for start in range(first, last, _RUN)]
+    """The chunks from first to last in stretches: enough that threads end together."""
+    return _cut(first, last, min(max((last - first) // (count_threads() * _RUNS), 1), _MOST_RUN))
+
+
+def _cut(first: int, last: int, size: int) -> list[range]:
+    return [range(start, min(start + size, last)) for start in range(first, last, size)]

@@ -16,8 +16,10 @@ pipeline can be asked for all tensors of a structure. spec/frame.md gives the by
 from __future__ import annotations
 
 import struct
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +34,13 @@ from tensorbytes.typing import Buffer
 FILTERS = ("delta", "shuffle", "split", "pack")
 _LAYOUTS = ("shuffle", "split", "pack")
 _PACK_HEAD = struct.Struct("<BQ")  # bits for each element, what to add to each
-_OWN = threading.local()
+# Scratch memory that nobody uses. Threads come and go, so it is not theirs.
+_SPARE: list[np.ndarray[Any, Any]] = []
+_MOST_SPARE = 8
 _MOST_KEPT = 1 << 20
 _MOST_DIGITS = 3  # of a level
+# Of pipelines that were parsed and fitted, so many are remembered: a file has few, and many tensors.
+_MOST_KNOWN = 256
 
 
 class Elements(NamedTuple):
@@ -67,8 +73,9 @@ class Pipeline:
     codec: str = ""  # nothing: a filter alone
     level: int | None = None
 
-    @classmethod
-    def parse(cls, text: str) -> Pipeline:
+    @staticmethod
+    @lru_cache(_MOST_KNOWN)
+    def parse(text: str) -> Pipeline:
         steps = text.split("+")
         delta = steps[0] == "delta"
         steps = steps[delta:]
@@ -79,13 +86,14 @@ class Pipeline:
                 f"compression {text!r}: expected [delta+][split|shuffle|pack][+codec], "
                 "such as 'zstd' or 'split+huffman'"
             )
-        return cls(delta, layout, codec, level)
+        return Pipeline(delta, layout, codec, level)
 
     @property
     def text(self) -> str:
         """The name of the pipeline; the level is not part of it, since a reader needs none."""
         return "+".join(filter(None, ("delta" if self.delta else "", self.layout, self.codec)))
 
+    @lru_cache(_MOST_KNOWN)  # noqa: B019 - of a few pipelines, which are small
     def fitted(self, elements: Elements) -> Pipeline | None:
         """What of it makes sense for such elements; None if nothing does."""
         whole = elements.family in ("signed", "unsigned")
@@ -96,6 +104,15 @@ class Pipeline:
             layout = ""
         made = replace(self, delta=self.delta and whole, layout=layout)
         return made if made.layout or made.codec else None
+
+    @lru_cache(_MOST_KNOWN)  # noqa: B019
+    def in_kernel(self, elements: Elements) -> bool:
+        """Whether the kernel makes and undoes many chunks of such elements in one call: planes, and codes of them."""
+        return self.codec == "huffman" and not self.delta and self.layout != "pack" and self.fitted(elements) == self
+
+    def planes(self, elements: Elements) -> tuple[int, bool]:
+        """How many planes there are of such elements, and whether those are rotated before."""
+        return (elements.width if self.layout else 1), self.layout == "split"
 
     def encode(self, chunk: memoryview, elements: Elements) -> Buffer:
         """Fewer bytes than the chunk has; or the chunk itself, where there is nothing to save."""
@@ -125,7 +142,8 @@ class Pipeline:
     def _planes(self, data: memoryview, width: int) -> list[Buffer]:
         if self.codec == "huffman":  # all at once in the kernel
             out = np.empty(len(data) + _wire.PLANES_SLACK, np.uint8)
-            made = _wire.planes_encode(data, out, _scratch(len(data)), width, self.layout == "split")
+            with scratch(len(data)) as room:
+                made = _wire.planes_encode(data, out, room, width, self.layout == "split")
             return [out[:made].data]
         planes = np.empty(len(data), np.uint8)
         _wire.planes_split(data, planes, width, self.layout == "split")
@@ -177,7 +195,9 @@ class Pipeline:
 
     def _join(self, data: memoryview, out: memoryview, width: int) -> None:
         if self.codec == "huffman":
-            if not _wire.planes_decode(data, out, _scratch(len(out)), width, self.layout == "split"):
+            with scratch(len(out)) as room:
+                sound = _wire.planes_decode(data, out, room, width, self.layout == "split")
+            if not sound:
                 raise DamagedError("planes whose sizes or Huffman codes are not sound")
             return
         if len(data) < 4 * width:
@@ -216,14 +236,20 @@ class Pipeline:
         _wire.bits_unpack(packed, out, width, low, bits)
 
 
-def _scratch(size: int) -> np.ndarray[Any, Any]:
-    """Memory of this thread's own for intermediate bytes: fresh pages cost more than most of the work."""
-    kept: np.ndarray[Any, Any] | None = getattr(_OWN, "memory", None)
-    if kept is None or len(kept) < size:
-        kept = np.empty(size, np.uint8)
-        if size <= _MOST_KEPT:
-            _OWN.memory = kept
-    return kept
+@contextmanager
+def scratch(size: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Memory for intermediate bytes, kept for the next: fresh pages cost more than most of the work."""
+    try:
+        memory = _SPARE.pop()
+    except IndexError:
+        memory = np.empty(size, np.uint8)
+    if len(memory) < size:
+        memory = np.empty(size, np.uint8)
+    try:
+        yield memory
+    finally:
+        if len(memory) <= _MOST_KEPT and len(_SPARE) < _MOST_SPARE:
+            _SPARE.append(memory)
 
 
 def _codec_and_level(text: str) -> tuple[str, int | None]:

@@ -32,7 +32,7 @@ from tensorbytes.budget import Budget
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import LIMITS, MORE_TENSORS, CorruptError, LimitError
 from tensorbytes.formats._extension import utf8
-from tensorbytes.tensor import Header, Tensor, Value
+from tensorbytes.tensor import Array, Header, Tensor, Value
 from tensorbytes.tree import NO_META, Leaf, Path, Stored
 
 # What a record holds, and bits about it.
@@ -41,6 +41,9 @@ _KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 ALIAS, PYTHON, META, PACKED = 4, 8, 16, 32
 _KNOWN = 64
 _CODES = {row.name: row.code for row in dtypes.DTYPES.values()}
+_WIDTHS = np.zeros(1 + max(_CODES.values()), np.uint8)  # of an element, by its code
+for _row in dtypes.DTYPES.values():
+    _WIDTHS[_row.code] = _row.itemsize
 _NARROW = 1 << 32
 # More than a header with its padding takes beside the values, whatever is noted in it.
 _SLACK = 1 << 24
@@ -152,9 +155,9 @@ class Directory(NamedTuple):
     """The columns, decoded: one entry for each record of the object."""
 
     names: list[str]
-    headers: list[Header]
-    flags: list[int]
-    sizes: list[int]  # of payloads; that of the first record included
+    headers: Sequence[Header]
+    flags: bytes
+    sizes: Array  # of payloads, as uint64; that of the first record included
 
 
 def decode(data: memoryview, field: proto.Field, size: int, parts: int, budget: Budget) -> Directory:
@@ -167,10 +170,12 @@ def decode(data: memoryview, field: proto.Field, size: int, parts: int, budget: 
         raise _wrong("has a kind of record that is unknown to this version", field)
     if parts > budget.max_tensors:
         raise LimitError(f"over {budget.max_tensors} tensors", hints=[MORE_TENSORS])
-    sizes = [size, *_sizes(columns, parts, field)]
+    sizes = np.empty(parts, np.uint64)
+    sizes[0], sizes[1:] = size, _sizes(columns, parts, field)
     budget.tensors(parts, field.at)
     names = _names(columns, parts, field)
-    return Directory(names, _headers(columns, kinds, sizes, budget, field), [kind & ~3 for kind in kinds], sizes)
+    flags = (np.frombuffer(kinds, np.uint8) & 0xFC).tobytes()
+    return Directory(names, _headers(columns, kinds, sizes, budget, field), flags, sizes)
 
 
 def _columns(data: memoryview, field: proto.Field) -> dict[int, memoryview]:
@@ -187,24 +192,23 @@ def _wrong(what: str, field: proto.Field) -> CorruptError:
     return CorruptError(f"the directory of the object {what}", at=field.at)
 
 
-def _sizes(columns: dict[int, memoryview], parts: int, field: proto.Field) -> list[int]:
+def _sizes(columns: dict[int, memoryview], parts: int, field: proto.Field) -> Array:
     if (8 in columns) == (9 in columns):
         raise _wrong("must have one column of sizes", field)
     wide = 9 in columns
     raw = columns[9 if wide else 8]
     if len(raw) != (parts - 1) * (8 if wide else 4):
         raise _wrong(f"has {len(raw)} bytes of sizes for {parts - 1} records", field)
-    sizes: list[int] = np.frombuffer(raw, "<u8" if wide else "<u4").tolist()
-    return sizes
+    return np.frombuffer(raw, "<u8" if wide else "<u4")
 
 
-def _numbers(columns: dict[int, memoryview], number: int, field: proto.Field) -> list[int]:
-    found: list[int] = proto.varints(columns.get(number, memoryview(b"")), field.start).tolist()
-    return found
+def _numbers(columns: dict[int, memoryview], number: int, field: proto.Field) -> Array:
+    return proto.varints(columns.get(number, memoryview(b"")), field.start)
 
 
 def _names(columns: dict[int, memoryview], parts: int, field: proto.Field) -> list[str]:
-    lengths, raw = _numbers(columns, 2, field), columns.get(1, memoryview(b""))
+    lengths: list[int] = _numbers(columns, 2, field).tolist()
+    raw = columns.get(1, memoryview(b""))
     if len(lengths) != parts or sum(lengths) != len(raw):
         raise _wrong(f"has {len(raw)} bytes of names, and {len(lengths)} lengths for {parts} records", field)
     bounds = [0, *itertools.accumulate(lengths)]
@@ -218,14 +222,60 @@ def _names(columns: dict[int, memoryview], parts: int, field: proto.Field) -> li
 
 
 def _headers(
-    columns: dict[int, memoryview], kinds: bytes, sizes: list[int], budget: Budget, field: proto.Field
-) -> list[Header]:
+    columns: dict[int, memoryview], kinds: bytes, sizes: Array, budget: Budget, field: proto.Field
+) -> Sequence[Header]:
     codes, ranks, dims = (_numbers(columns, number, field) for number in (3, 5, 6))
-    others = iter(_numbers(columns, 7, field))
-    if len(codes) != len(kinds) or len(ranks) != len(kinds) or sum(ranks) != len(dims):
+    if len(codes) != len(kinds) or len(ranks) != len(kinds) or sum(ranks.tolist()) != len(dims):
         raise _wrong("has columns of different lengths", field)
-    if max(ranks) > budget.max_rank:
-        raise LimitError(f"a tensor of rank {max(ranks)}, over the limit of {budget.max_rank}", at=field.at)
+    if ranks.max() > budget.max_rank:
+        raise LimitError(f"a tensor of rank {ranks.max()}, over the limit of {budget.max_rank}", at=field.at)
+    if 7 not in columns and _are_dense(codes, ranks, dims, kinds, sizes):
+        return _DenseHeaders(codes, ranks, dims)
+    others = iter(_numbers(columns, 7, field).tolist())
+    return _any_headers(kinds, codes.tolist(), ranks.tolist(), dims.tolist(), others, sizes.tolist(), field)
+
+
+def _are_dense(codes: Array, ranks: Array, dims: Array, kinds: bytes, sizes: Array) -> bool:
+    """Whether all records are dense tensors, as they are, that fit into their bytes beyond doubt: the usual case, of
+    which nothing more has to be looked at."""
+    if max(kinds) & (3 | PACKED | ALIAS) or codes.max() >= len(_WIDTHS):
+        return False
+    widths = _WIDTHS[codes]  # 0 for codes that are unknown
+    if not widths.all() or (dims & np.uint64(1)).any():
+        return False
+    nbytes, axes = widths.astype(np.float64), dims.astype(np.float64) / 2
+    starts = np.cumsum(ranks) - ranks
+    for axis in range(int(ranks.max())):
+        deep = ranks > axis
+        nbytes[deep] *= axes[starts[deep] + np.uint64(axis)]
+    # Floats of whole numbers up to this one are exact.
+    return bool((nbytes <= sizes).all() and sizes.max() < 1 << 52)
+
+
+class _DenseHeaders(Sequence[Header]):
+    """The headers of dense tensors, each made when it is asked for."""
+
+    def __init__(self, codes: Array, ranks: Array, dims: Array) -> None:
+        self._codes, self._ends, self._ranks, self._dims = codes, np.cumsum(ranks), ranks, dims
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __getitem__(self, part: Any) -> Any:
+        row, end = dtypes.by_code(int(self._codes[part])), int(self._ends[part])
+        shape = tuple([size >> 1 for size in self._dims[end - int(self._ranks[part]) : end].tolist()])
+        return Header("tensor", row.name, shape, math.prod(shape) * row.itemsize)
+
+
+def _any_headers(
+    kinds: bytes,
+    codes: list[int],
+    ranks: list[int],
+    dims: list[int],
+    others: Iterator[int],
+    sizes: list[int],
+    field: proto.Field,
+) -> list[Header]:
     found: list[Header] = []
     at = 0
     for number, (kind, code, rank) in enumerate(zip(kinds, codes, ranks, strict=True)):
@@ -278,8 +328,9 @@ def compare(found: UnreadDirectory, leaves: Sequence[Leaf], sizes: Sequence[int]
         raise _wrong(f"is not that of its records: {error}", field) from None
     for part, (leaf, size) in enumerate(zip(leaves, sizes, strict=True)):
         wrong = fault(directory, part, leaf, part in aliases)
-        if not wrong and size != directory.sizes[part]:
-            wrong = f"the directory of the object says {directory.sizes[part]} bytes of part {part}, which has {size}"
+        told = int(directory.sizes[part])
+        if not wrong and size != told:
+            wrong = f"the directory of the object says {told} bytes of part {part}, which has {size}"
         if wrong:
             raise CorruptError(wrong, at=field.at)
 

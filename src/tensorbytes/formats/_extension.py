@@ -68,6 +68,10 @@ def name_field(name: str) -> bytes:
     return proto.put_bytes(NAME, utf8(name))
 
 
+def origin_field(origin: Mapping[str, str]) -> bytes:
+    return b"".join(_map(ORIGIN, origin))
+
+
 def place_fields(place: Place) -> bytes:
     """Which part of which item a record is; nothing for an object of one tensor outside streams."""
     part = proto.put_number(PART, place.part) + proto.put_number(PARTS, place.parts) if place.parts != 1 else b""

@@ -31,8 +31,14 @@ class Form(NamedTuple):
     content: list[Buffer] | None = None
 
 
-def of(value: Tensor | Strings, compression: str | None, quantize: Quantize | None, name: str | None) -> Form:
-    """The form of a tensor; `quantize` must apply to it."""
+def of(
+    value: Tensor | Strings,
+    compression: str | None,
+    quantize: Quantize | None,
+    name: str | None,
+    choices: choice.Choices | None = None,
+) -> Form:
+    """The form of a tensor; `quantize` must apply to it. `choices`: what "auto" chose for others of the same file."""
     fields = b""
     if quantize is not None:
         assert isinstance(value, Tensor)
@@ -48,7 +54,7 @@ def of(value: Tensor | Strings, compression: str | None, quantize: Quantize | No
         data, elements = bytes_view(value.data), elements_of(dtypes.get(value.dtype))
     else:
         data, elements = bytes_view(tensorproto.body(value)[1]), BYTES
-    pipeline = choice.choose(data, elements) if compression == AUTO else Pipeline.parse(compression)
+    pipeline = choice.choose(data, elements, choices) if compression == AUTO else Pipeline.parse(compression)
     made = None if pipeline is None else chunked.compress(data, pipeline, elements)
     if made is None or (isinstance(value, Strings) and _passes_for_strings(b"".join(made[1]), math.prod(value.shape))):
         return Form(value, fields)

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS
 from tensorbytes.formats import _shortcut, frame
@@ -17,6 +15,7 @@ from tensorbytes.formats._storing import AS_IS, Storing
 from tensorbytes.io import storage
 from tensorbytes.io.output import Closable, OutputFile, check_between_calls
 from tensorbytes.rows import Table
+from tensorbytes.tensor import Memory
 from tensorbytes.tfrecord import FOOTER_BYTES, tail
 from tensorbytes.tfrecord.tail import End
 from tensorbytes.tree import Document
@@ -37,9 +36,15 @@ class Writer(Closable):
     """
 
     def __init__(
-        self, to_document: Callable[..., Document], target: Any, append: bool, storing: Storing = AS_IS
+        self,
+        to_document: Callable[..., Document],
+        target: Any,
+        append: bool,
+        storing: Storing = AS_IS,
+        memories: Mapping[type, Memory] | None = None,
     ) -> None:
-        self._to_document, self._storing = to_document, storing
+        """`memories` are the short ways from tensors of frameworks, where objects may be such."""
+        self._to_document, self._storing, self._memories = to_document, storing, memories
         self._lock = threading.RLock()
         self._pieces: list[Any] = []
         self._pending = self._item = 0
@@ -64,12 +69,12 @@ class Writer(Closable):
         self._output.check_open()  # a forked process must not wait for a lock that nobody there holds
         check_between_calls(self, self._lock)
         with self._lock:
-            self._output.check_open()
-            plain = name is None and meta is None and not self._storing.changes
-            if type(obj) is np.ndarray and obj.nbytes < _BUFFER_BYTES and plain:
-                data = _shortcut.dump_item(obj, self._item + 1, self._at)
+            if self._output.closed:  # by another thread, just now
+                self._output.check_open()
+            if name is None and meta is None and self._memories is not None and not self._storing.changes:
+                data = _shortcut.dump_object(obj, self._memories, self._item + 1, self._at, _BUFFER_BYTES - 1)
                 if data is not None:
-                    self._add([data], len(data))
+                    self._add(data, len(data))
                     return
             self._write_document(self._to_document(obj, name=name, meta=meta))
 
@@ -88,17 +93,18 @@ class Writer(Closable):
             for payload in frame.records(numbered, self._at, self._storing)
             for piece in frame.framed(payload, frame.checksum(payload))
         ]
-        self._add(pieces, sum(memoryview(piece).nbytes for piece in pieces))
+        size = sum(memoryview(piece).nbytes for piece in pieces)
+        # The caller may change its arrays after this returns: small ones are kept as bytes, not as views.
+        self._add(b"".join(pieces) if size <= _BUFFER_BYTES else pieces, size)
 
-    def _add(self, pieces: list[Any], size: int) -> None:
+    def _add(self, data: bytes | list[Any], size: int) -> None:
         if self._pending + size > _BUFFER_BYTES:
             self._drain()
-        if size > _BUFFER_BYTES:
-            self._output.write(pieces, size)
-        else:
-            # The caller may change its arrays after this returns: keep bytes, not views.
-            self._pieces.append(b"".join(pieces))
+        if isinstance(data, bytes):
+            self._pieces.append(data)
             self._pending += size
+        else:
+            self._output.write(data, size)
         self._at += size
         self._item += 1
         self._objects += 1
@@ -107,7 +113,7 @@ class Writer(Closable):
         if self._pieces:
             pieces, size = self._pieces, self._pending
             self._pieces, self._pending = [], 0
-            self._output.write(pieces, size)
+            self._output.write([b"".join(pieces)], size)
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system, and make the file visible."""

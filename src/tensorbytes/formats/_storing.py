@@ -18,6 +18,7 @@ from tensorbytes.tensor import Strings, Tensor, Value
 from tensorbytes.tree import Document
 
 if TYPE_CHECKING:
+    from tensorbytes.codecs.choice import Choices
     from tensorbytes.formats._forms import Form
     from tensorbytes.quantization import Quantize
 
@@ -62,6 +63,7 @@ class Storing:
         one = isinstance(quantize, Mapping) and ("dtype" in quantize or "max_error" in quantize)
         self._quantize = _rules({"*": quantize} if one else quantize, _spec)
         self.changes = bool(self._compression or self._quantize)
+        self._choices: Choices | None = None
 
     @classmethod
     def of(cls, options: Options) -> Storing:
@@ -91,13 +93,21 @@ class Storing:
         from tensorbytes.formats import _forms
 
         spec = self._quantization(name, value) if self._quantize else None
-        return _forms.of(value, _match(self._compression, name)[1], spec, name)
+        return _forms.of(value, _match(self._compression, name)[1], spec, name, self._known())
 
     def part(self, name: str | None, value: Tensor | Strings) -> Form:
         """The same for a part of a ragged or sparse value, whose numbers stay what they are."""
         from tensorbytes.formats import _forms
 
-        return _forms.of(value, _match(self._compression, name)[1], None, name)
+        return _forms.of(value, _match(self._compression, name)[1], None, name, self._known())
+
+    def _known(self) -> Choices:
+        """What "auto" chose so far: it holds for one file, so that what is written depends on nothing else."""
+        from tensorbytes.codecs.choice import Choices
+
+        if self._choices is None:
+            self._choices = Choices()
+        return self._choices
 
     def _quantization(self, name: str | None, value: Value | Deferred, plain: bool = True) -> Quantize | None:
         """What was asked for this tensor, if it can be had; a tensor that is called by its own name must have it.

@@ -56,6 +56,7 @@ from tensorbytes.formats import (
     _record,
     _storing,
     _table,
+    ready_for,
 )
 from tensorbytes.formats._directory import Listed, UnreadDirectory
 from tensorbytes.formats._extension import ALONE, Place
@@ -71,7 +72,7 @@ from tensorbytes.rows import Table, concatenate, rebatch, table_of
 from tensorbytes.tensor import InvalidValueError, Tensor, Value
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, is_record_header
 from tensorbytes.tfrecord.walk import Walk
-from tensorbytes.tree import NO_META, Document, Leaf, Path, find_aliases, read_all
+from tensorbytes.tree import NO_META, Document, LazyLeaves, Leaf, Path, find_aliases, read_all
 from tensorbytes.typing import Buffer
 
 # Documents from this size on are checksummed in a second thread while they are written.
@@ -150,7 +151,12 @@ class Frame(Format):
         self, document: Document, target: Target, allow: frozenset[str], options: Options, sync: bool = True
     ) -> None:
         storing = Storing.of(options)
-        if not storing.changes or document.item or len(document.leaves) == 1 or not storage.is_rewritable(target):
+        if not storing.changes:
+            payloads = whole(ready_for(document, target), storing)
+            size = sum(size_of(payload) + FRAME_BYTES for payload in payloads)
+            storage.write(target, _framed(payloads), sync=sync, size=size)
+            return
+        if document.item or len(document.leaves) == 1 or not storage.is_rewritable(target):
             super().write(document, target, allow, options, sync)
             return
         storing.check_names(document)
@@ -414,11 +420,11 @@ def spans(data: memoryview, verify: int, limits: Limits, start: int = 0) -> Iter
 
 
 def read_records(
-    data: memoryview, budget: Budget, lazy: bool = False, dequantize: bool = True
+    data: memoryview, budget: Budget, lazy: bool = False, dequantize: bool = True, at: int = 0
 ) -> Iterator[tuple[Record, int, int]]:
-    """Each record, with where its payload starts and ends."""
+    """Each record from `at` on, with where its payload starts and ends."""
     # Large records are verified when they are read: those that are compressed have checksums of their own.
-    for start, end in spans(data, 0 if lazy else SMALL, budget.limits):
+    for start, end in spans(data, 0 if lazy else SMALL, budget.limits, at):
         record = read_record(data, start, end, budget, lazy, end - start < LARGE_PAYLOAD, dequantize)
         yield record, start, end
 
@@ -468,10 +474,10 @@ def _is_sound(data: memoryview, start: int, end: int) -> bool:
 class RecordOrder:
     """Which record comes next: the parts of an object in turn, the items of a stream in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, item: int = 0) -> None:
         self.first = ALONE  # the place of the object's first record
         self.have = 0  # how many parts of the object there are so far
-        self.item = 0  # the number of the last stream item, 0 outside streams
+        self.item = item  # the number of the last stream item, 0 outside streams
 
     def fault(self, place: Place) -> str:
         """What is wrong with a record of this place coming next, if anything."""
@@ -503,13 +509,13 @@ class RecordOrder:
 class Assembler:
     """Puts records back together as documents, and notices when one is missing or not what another says of it."""
 
-    def __init__(self, *, directories: bool = True) -> None:
+    def __init__(self, *, directories: bool = True, item: int = 0) -> None:
         self._directories = directories  # whether there is a frame, which they tell the sizes of
         self._leaves: list[Leaf] = []
         self._sizes: list[int] = []
         self._aliases: dict[int, int] = {}
         self._directory: UnreadDirectory | None = None
-        self._order = RecordOrder()
+        self._order = RecordOrder(item)
 
     @property
     def item(self) -> int:
@@ -602,6 +608,18 @@ def assemble(
     assembler.finish(at)
 
 
+def next_document(data: memoryview, at: int, item: int, limits: Limits) -> tuple[Document, int]:
+    """The document at `at`, verified, and where it ends; `item` is the number of the stream's item before it."""
+    assembler, held = Assembler(item=item), Budget(limits, len(data))
+    for record, start, end in read_records(data, held, at=at):
+        held.tensors(1, start)
+        document = assembler.add(record, start, end)
+        if document is not None:
+            return document, end + FOOTER_BYTES
+    assembler.finish(at)
+    raise CorruptError("no record where one was due", at=at)
+
+
 # ---- lazily: from directories where there are any ----------------------------------------
 
 
@@ -656,8 +674,12 @@ class _Listing:
         assert first.directory is not None
         self._data, self._limits, self._place = data, budget.limits, first.place
         self._directory = _directory.decode(*first.directory, end - start, first.place.parts, budget)
-        ends = list(itertools.accumulate((size + FRAME_BYTES for size in self._directory.sizes), initial=start))
-        self._starts, self.end = ends, ends[-1] - HEADER_BYTES
+        sizes = self._directory.sizes
+        if sizes.sum(dtype=np.float64) <= len(data):  # else 64 bits may not hold the sum
+            frames = sizes.astype(np.int64) + FRAME_BYTES
+            self._starts, self.end = start + np.cumsum(frames) - frames, start - HEADER_BYTES + int(frames.sum())
+        else:
+            self.end = start - HEADER_BYTES + sum(size + FRAME_BYTES for size in sizes.tolist())
         if self.end > len(data):
             raise CorruptError(
                 f"{_WORDS[CUT_PAYLOAD]}: the directory of the object tells of {self.end} bytes", at=len(data)
@@ -665,9 +687,12 @@ class _Listing:
         self._leaves = {0: self._proved(first, 0)}
 
     def document(self) -> Document:
-        listed = (Listed.of(self._directory, part, partial(self._leaf, part)) for part in range(1, self._place.parts))
         place = self._place
-        return Document([self._leaves[0], *listed], place.document, place.item, place.origin, place.rows)
+        leaves = LazyLeaves(self._directory.names, self._listed)
+        return Document(leaves, place.document, place.item, place.origin, place.rows)
+
+    def _listed(self, part: int) -> Leaf:
+        return Listed.of(self._directory, part, partial(self._leaf, part)) if part else self._leaves[0]
 
     def _leaf(self, part: int) -> Leaf:
         """The leaf of a record, read once."""
@@ -675,7 +700,7 @@ class _Listing:
         return self._leaves.setdefault(part, self._read(part)) if leaf is None else leaf
 
     def _read(self, part: int) -> Leaf:
-        start, size = self._starts[part], self._directory.sizes[part]
+        start, size = int(self._starts[part]), int(self._directory.sizes[part])
         at = start - HEADER_BYTES
         if _sound_span(self._data, at) != (start, start + size):
             check_header(self._data, at)

@@ -59,12 +59,22 @@ from tensorbytes.formats import (
 from tensorbytes.formats._extension import utf8
 from tensorbytes.formats._parts import Part
 from tensorbytes.formats._safetensors import shards
-from tensorbytes.formats._safetensors.header import MAX_HEADER, METADATA, NOTES, ORDER, File, HeaderEntry, read
+from tensorbytes.formats._safetensors.header import (
+    MAX_HEADER,
+    METADATA,
+    NOTES,
+    ORDER,
+    Entries,
+    File,
+    HeaderEntry,
+    entry_names,
+    read,
+)
 from tensorbytes.formats._tensorproto import check_bits
 from tensorbytes.io import storage
 from tensorbytes.io.storage import Target
 from tensorbytes.tensor import Strings, Tensor, amended, fitting_tensor
-from tensorbytes.tree import NO_META, Document, Leaf, find_aliases
+from tensorbytes.tree import NO_META, Document, LazyLeaves, Leaf, find_aliases
 from tensorbytes.typing import Buffer, pinned
 
 _WHOLE = {row.name for row in dtypes.DTYPES.values() if row.safetensors and row.bits >= 8}
@@ -132,9 +142,11 @@ class SafeTensors(Format):
     ) -> None:
         size = options.get("max_shard_bytes")
         if size is None:
-            content = self.encode(ready_for(document, target), allow, options)
+            parts, meta = _parts_of(ready_for(document, target), allow, options)
+            content = pieces(parts, meta)
             if storage.is_local(target):
-                shards.write_single(os.fspath(target), content, sync)  # type: ignore[arg-type]
+                size = sum(_stored(part).nbytes for part in parts)
+                shards.write_single(os.fspath(target), content, sync, size)  # type: ignore[arg-type]
             else:
                 storage.write(target, content, sync=sync)
             return
@@ -369,6 +381,9 @@ def document_of(files: Sequence[File], budget: Budget, lazy: bool, options: Opti
         if len(document.leaves) == 1 and not document.leaves[0].path:
             return Document([_with_meta(document.leaves[0], meta)])
         return Document(document.leaves, meta, origin=document.origin)
+    if lazy and len(files) == 1 and isinstance(files[0].entries, Entries) and not aliases:
+        entries, data = files[0].entries, pinned(files[0].data)
+        return Document(LazyLeaves(entries.names, lambda part: _leaf(data, entries[part], lazy)), meta)
     pinned_files = [(pinned(file.data), file.entries) for file in files]
     leaves = [_leaf(data, entry, lazy) for data, entries in pinned_files for entry in entries]
     if aliases:
@@ -382,7 +397,7 @@ def _find_aliases(files: Sequence[File], meta: Mapping[str, str]) -> dict[str, s
     """The further names of tensors, as the metadata lists them: each with the name under which it is stored."""
     if not meta and not any(file.notes for file in files):
         return {}
-    stored = {entry.name for file in files for entry in file.entries}
+    stored = {name for file in files for name in entry_names(file.entries)}
     found = {key: text for key, text in meta.items() if text and text in stored and key not in stored}
     told = {name: note["aliases"] for file in files for name, note in file.notes.items() if "aliases" in note}
     for name, aliases in told.items():

@@ -4,6 +4,7 @@ A module has `to_value(x)` and `from_value(value, device)`. It may have `address
 starts, and then `place_of(x)`: all that two tensors have in common that are the same view of the same memory. For
 templates it may have `outline(x)`: the header of a tensor, without its values; `like(value, x, device)`: a tensor of a
 value that lives where `x` does; `state(x)`: the dict of tensors that an object of the framework stands for, or None.
+`MEMORIES`, by types, and `MAKING` are short ways for tensors that are nothing but their memory.
 
 Nothing is imported speculatively: a tensor's own class tells which framework it is from, and that framework is then
 loaded already.
@@ -25,7 +26,7 @@ from tensorbytes import advice, metadata, plugins
 from tensorbytes.deferred import Deferred
 from tensorbytes.errors import Hint, MissingDependencyError, UnsupportedError, UsageError, unknown
 from tensorbytes.structs import Structured
-from tensorbytes.tensor import Header, InvalidValueError, Ragged, Sparse, Strings, Tensor, Value
+from tensorbytes.tensor import Header, InvalidValueError, Making, Memory, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import Children
 
 # name -> (the top-level packages its classes come from, the extra that installs it)
@@ -57,6 +58,8 @@ _NEUTRAL = (Tensor, Strings, Ragged, Sparse)
 # What marks the columns and tables of pandas, pyarrow and Polars.
 _MORE_THAN_AN_ARRAY = ("columns", "column_names", "null_count", "iloc")
 _AS_ARRAY = Hint(purpose="pass np.asarray(x) to store the array alone")
+# The short ways from tensors of the frameworks that were used so far.
+memories: dict[type, Memory] = {}
 _found: dict[type, str] = {}
 _addresses: dict[type, Callable[[Any], int]] = {}
 
@@ -78,11 +81,18 @@ def get(name: str) -> ModuleType:
     if name not in BUILTIN and name not in find_plugins():
         raise unknown("framework", name, [*BUILTIN, *_OTHERS])
     try:
-        return importlib.import_module(_MODULES[name])
+        module = importlib.import_module(_MODULES[name])
     except ModuleNotFoundError as error:
         if error.name not in BUILTIN[name][0]:
             raise
         raise MissingDependencyError(f"framework {name!r}", BUILTIN[name][1]) from None
+    memories.update(getattr(module, "MEMORIES", {}))
+    return module
+
+
+def making(name: str) -> Making | None:
+    """The short way to tensors of a framework, if it has one."""
+    return getattr(get(name), "MAKING", None)
 
 
 def register(name: str, module: str, packages: tuple[str, ...], extra: str = "") -> None:

@@ -14,7 +14,19 @@ from tensorbytes import dtypes
 from tensorbytes.errors import Hint, UnsupportedError
 from tensorbytes.frameworks import numpy as numpy_adapter
 from tensorbytes.frameworks import placement
-from tensorbytes.tensor import Array, Header, Ragged, Sparse, Strings, Tensor, Value, fitting_tensor, with_origin
+from tensorbytes.tensor import (
+    Array,
+    Header,
+    Making,
+    Memory,
+    Ragged,
+    Sparse,
+    Strings,
+    Tensor,
+    Value,
+    fitting_tensor,
+    with_origin,
+)
 from tensorbytes.typing import bytes_view
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -101,6 +113,23 @@ def _as_it_is(x: torch.Tensor) -> Tensor | None:
     if x.dtype not in _NUMPY:
         data = data.reshape(-1).view(_INTEGERS[x.itemsize])
     return fitting_tensor(name, tuple(x.shape), bytes_view(data.numpy()), origin)
+
+
+def memory_of(x: torch.Tensor) -> tuple[str, tuple[int, ...], Array] | None:
+    """The dtype, the shape and the memory of a plain tensor that is nothing else; None for any other."""
+    dtype = x.dtype
+    name = _SHORT.get(dtype)
+    try:
+        if name is None or x.requires_grad or x.__dict__ or torch._is_functional_tensor(x) or x.is_nested:
+            return None
+        if not x.is_cpu or x.layout != torch.strided or not x.is_contiguous() or x._is_zerotensor():
+            return None
+        if x.untyped_storage().nbytes() < (x.storage_offset() + x.numel()) * x.itemsize:
+            return None
+        data = x if dtype in _NUMPY or name == "bool" else x.reshape(-1).view(_INTEGERS[dtype.itemsize])
+        return name, tuple(x.shape), data.numpy()  # which refuses what is conjugated or negated
+    except (RuntimeError, TypeError):  # inside of a transform, such as vmap
+        return None
 
 
 def _describe(x: torch.Tensor) -> dict[str, str]:
@@ -272,6 +301,19 @@ def _from_memory(value: Tensor) -> torch.Tensor | None:
         return None
     made = torch.frombuffer(bytearray(data) if data.readonly else data, dtype=dtype)  # torch knows no read-only memory
     return None if made.data_ptr() % dtype.itemsize else made.view(value.shape)
+
+
+def _made(dtype: torch.dtype, shape: tuple[int, ...], memory: bytearray) -> torch.Tensor:
+    """A tensor of memory that is its alone."""
+    if not memory:
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    made = torch.frombuffer(memory, dtype=dtype)
+    return made if len(shape) == 1 else made.view(shape)
+
+
+_SHORT = {**_AS_THEY_ARE, torch.bool: "bool"}
+MEMORIES = {torch.Tensor: Memory("torch", memory_of)}
+MAKING = Making({name: dtype for dtype, name in _SHORT.items()}, _made)
 
 
 def _tensor(value: Tensor) -> torch.Tensor:

@@ -1,8 +1,9 @@
 """Ordered work in threads: no other module starts any.
 
     map_in_order   map(work, items), several items at once, results in the order of the items
-    read_ahead     the same items, made by a thread a few ahead of their use
-    run_pipeline   the same as map_in_order, where the threads make the items too, one at a time
+    run_pipeline   the same, where making the items is work too: threads take turns at that
+    share          work without results, by the caller and threads beside it: for what takes less than a millisecond
+    Ahead          items that a crew of one makes, a few ahead of their use
     Order          makes work wait until the results before its own were used
     Crew           some threads for a block: work beside the caller, such as a checksum while it writes
 
@@ -21,6 +22,7 @@ into an error about the lock.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import threading
@@ -43,7 +45,6 @@ NAME = "tensorbytes"
 # How many results may wait where all of them are kept anyway.
 MANY = 1 << 10
 _MOST_THREADS = 8
-_DEPTH = 3
 # How long a thread that has nothing to do waits before it looks whether its crew is still there.
 _IDLE_SECONDS = 1.0
 # How often work that waits for its turn looks whether that has come.
@@ -92,16 +93,6 @@ def map_in_order(
         raise failure
 
 
-def read_ahead(items: Iterable[T], depth: int = _DEPTH) -> Generator[T, None, None]:
-    """The same items, made by a thread, up to `depth` ahead of their use; one item alone is made without."""
-    several, source = _look_at(items)
-    if not several:
-        yield from source
-        return
-    with Crew(1) as crew:
-        yield from Ahead(source, crew, depth)
-
-
 def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
     """map(work, items), where making the items is work as well: each thread makes the one that it works on.
 
@@ -138,6 +129,105 @@ def run_pipeline(work: Callable[[T], R], items: Iterable[T], threads: int) -> Ge
                 return
             yield result
             del result
+
+
+def share(
+    work: Callable[[T], object], items: Iterable[T], threads: int, each: Callable[[], object] | None = None
+) -> None:
+    """work(item) for all items, each by whoever is free: the caller, or one of threads - 1 beside it.
+
+    Of several errors, that of the first item is raised. `each` is called by the caller, after each item that it did.
+    """
+    left = deque(enumerate(items))
+    team = _Team(work, left)
+    try:
+        for _ in range(min(threads, len(left)) - 1):
+            team.add_helper()
+        while team.take_item():
+            if each is not None:
+                each()
+    except BaseException:
+        team.stop()
+        raise
+    finally:
+        team.end()
+    team.raise_first()
+
+
+class _Team:
+    """Who shares work. A thread without Python's object for it starts in a sixth of the time, so it has none."""
+
+    def __init__(self, work: Callable[[T], object], left: deque[tuple[int, T]]) -> None:
+        self._work, self._left = work, left
+        self._is_stopped: Callable[[], bool] = getattr(here, "is_stopped", bool)
+        self._stopped = False
+        self._failures: list[tuple[int, BaseException]] = []
+        self._helpers: list[_thread.LockType] = []  # each is held until the helper has ended
+
+    def add_helper(self) -> None:
+        at_work = _thread.allocate_lock()
+        at_work.acquire()
+        try:
+            _thread.start_new_thread(self._help, (at_work,))
+        except RuntimeError:  # there can be no more threads: the others do it
+            return
+        self._helpers.append(at_work)
+
+    def _help(self, at_work: _thread.LockType) -> None:
+        here.is_stopped = lambda: self._stopped or self._is_stopped()
+        try:
+            while self.take_item():
+                pass
+        finally:
+            at_work.release()
+
+    def take_item(self) -> bool:
+        """Do the next item; whether there was one, and it went well."""
+        try:
+            number, item = self._left.popleft()
+        except IndexError:
+            return False
+        try:
+            check_stopped()
+            self._work(item)
+        except BaseException as error:
+            self._left.clear()
+            self._failures.append((number, error))
+            if not isinstance(error, Exception):
+                self.stop()
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Begin nothing more, and end what was begun at its next portion."""
+        self._left.clear()
+        self._stopped = True
+
+    def end(self) -> None:
+        """Wait for what was begun: there is nothing left to begin."""
+        try:
+            self._wait()
+        except BaseException:  # an interrupt
+            self.stop()
+            self._wait()
+            raise
+
+    def _wait(self) -> None:
+        for at_work in self._helpers:
+            with at_work:
+                pass
+
+    def raise_first(self) -> None:
+        """Raise the error of the first item that has one; but an interrupt before all."""
+        if not self._failures:
+            return
+        interrupts = [(number, error) for number, error in self._failures if not isinstance(error, Exception)]
+        first = min(interrupts or self._failures, key=lambda failure: failure[0])[1]
+        self._failures.clear()
+        try:
+            raise first
+        finally:
+            del first, interrupts  # which hold this frame
 
 
 class ResultGate:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tensorbytes import dtypes
+from tensorbytes import _wire, dtypes
+from tensorbytes._wire.portions import portions
 from tensorbytes.errors import UnsupportedError
+from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.tensor import Array, Tensor
+from tensorbytes.typing import bytes_view
 
 # Elements that are looked at together.
 _CHUNK = 1 << 18
+# What a thread compares at a time.
+_PART_BYTES = 4 << 20
 
 
 @dataclass
@@ -43,6 +50,9 @@ class Distance:
 
     def add(self, a: Tensor, b: Tensor) -> None:
         """Two tensors of as many elements each."""
+        if a.dtype == b.dtype and a.dtype in _wire.FLOAT_TYPES:
+            self._add_floats(a, b)
+            return
         flat_a, flat_b = _flat(a), _flat(b)
         # 64-bit integers don't fit in a double: they are compared as what they are.
         exact = flat_a.dtype.kind in "iu" and flat_a.dtype.kind == flat_b.dtype.kind
@@ -56,6 +66,27 @@ class Distance:
                 self._angles(_wide(part_a), _wide(part_b))
             else:
                 self._add(part_a, part_b, exact)
+
+    def _add_floats(self, a: Tensor, b: Tensor) -> None:
+        kind, width = _wire.FLOAT_TYPES[a.dtype], dtypes.get(a.dtype).itemsize
+        one, two = bytes_view(a.data), bytes_view(b.data)
+        parts = portions(len(one), _PART_BYTES)
+
+        def compare(part: slice) -> tuple[Any, ...]:
+            return _wire.compare_floats(one[part], two[part], kind)
+
+        threads = count_threads() if len(one) > _PART_BYTES else 1
+        with closing(map_in_order(compare, parts, threads)) as found:
+            for differing, nan_a, nan_b, nan_apart, max_abs, max_rel, dot, square_a, square_b in found:
+                self.differing += differing
+                self.nan_a += nan_a
+                self.nan_b += nan_b
+                self.nan_apart += nan_apart
+                self.max_abs, self.max_rel = max(self.max_abs, max_abs), max(self.max_rel, max_rel)
+                self._dot += dot
+                self._square_a += square_a
+                self._square_b += square_b
+        self.elements += len(one) // width
 
     def add_same(self, a: Tensor) -> None:
         """A tensor that is the same in both, bit for bit."""

@@ -19,7 +19,7 @@ from tensorbytes.tensor import Array, Ragged, Sparse, Strings, Tensor, Value
 from tensorbytes.tree import NO_META, Document, Leaf, flatten
 
 # What is decoded at once of a tensor that is not stored as its own bytes, and of the rows of a table.
-_SLICE_BYTES = 1 << 22
+_SLICE_BYTES = 2 << 20
 _FIRST_ROWS = 16
 # Leaves that stand for something else than a tensor.
 _NO_TENSORS = ("none", "dict", "list", "tuple", "object")

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tensorbytes._wire.portions import portions
 from tensorbytes.errors import LIMITS, Limits, UsageError
 from tensorbytes.io.storage import naming
+from tensorbytes.io.workers import count_threads, run_pipeline
 from tensorbytes.notebook import Displayed
 from tensorbytes.ops.inspection import printable
 from tensorbytes.ops.pieces import Piece, pieces_of
 from tensorbytes.ops.selection import Selection
-from tensorbytes.ops.tallies import Lengths, Numbers, Texts
+from tensorbytes.ops.tallies import Found, FoundAgain, Lengths, Numbers, Texts
 from tensorbytes.rows import unique
 from tensorbytes.tensor import Strings, Tensor
+from tensorbytes.typing import bytes_view
+
+T = TypeVar("T")
+# What a thread looks at in one go.
+_PART_BYTES = 2 << 20
+_MOST_PARTS = 256
 
 _MOST_BINS = 100_000
 _MOST_FREQUENT = 5
 _TIMES = ("datetime64", "timedelta64")
 # How a file tells the unit; nothing else of what it says is believed.
 _UNIT = re.compile(r"<([mM])8(\[[0-9]{0,9}(?:Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])")
-_FIGURES = ("min", "max", "mean", "std", "nan", "positive_inf", "negative_inf", "zeros", "negative")
+_FIGURES = ("min", "max", "nan", "positive_inf", "negative_inf", "zeros", "negative")
 
 
 @dataclass(frozen=True)
@@ -159,23 +168,32 @@ def stats(
     path, pieces = pieces_of(source, format, limits, selection, read_options)
     seen = _Counter(progress)
     found: dict[tuple[str, str], _Tally] = {}
-    with naming(path):
+
+    def first() -> Iterator[_Part]:
         for piece in pieces(None):
-            key = piece.name, piece.dtype
-            if key not in found:
-                found[key] = _Tally(piece, bins)
-            found[key].first(piece)
-            seen(piece)
+            tally = found.setdefault((piece.name, piece.dtype), _Tally(piece, bins))
+            tally.note(piece)
+            yield from _parts(piece, tally)
+
+    def second() -> Iterator[_Part]:
+        for piece in pieces({name for name, _ in numeric}):
+            yield from _parts(piece, found[piece.name, piece.dtype] if (piece.name, piece.dtype) in numeric else None)
+
+    with naming(path):
+        for tally, numbers, size in _in_threads(_Part.look, first()):
+            if tally is not None and tally.numbers is not None and numbers is not None:
+                tally.numbers.add(numbers)
+            seen(size)
         if path:
             selection.check_used(path)
         elif selection.unused:
             raise UsageError(f"there is no tensor {min(selection.unused)!r}")
         numeric = {key for key, tally in found.items() if tally.prepare()}
         if numeric:
-            for piece in pieces({name for name, _ in numeric}):
-                if (piece.name, piece.dtype) in numeric:
-                    found[piece.name, piece.dtype].second(piece)
-                seen(piece)
+            for tally, again, size in _in_threads(_Part.look_again, second()):
+                if tally is not None and tally.numbers is not None and again is not None:
+                    tally.numbers.add_again(again)
+                seen(size)
     result = StatisticsByName()
     for (name, _), tally in found.items():
         free = unique(name, result)  # one name with several dtypes, in a stream
@@ -189,10 +207,60 @@ class _Counter:
     def __init__(self, progress: Callable[[int], None] | None) -> None:
         self._progress, self._done = progress, 0
 
-    def __call__(self, piece: Piece) -> None:
-        if self._progress is not None and piece.values is not None:
-            self._done += piece.values.nbytes
+    def __call__(self, size: int) -> None:
+        if self._progress is not None and size:
+            self._done += size
             self._progress(self._done)
+
+
+class _Part(NamedTuple):
+    """Some of the numbers of a piece, or a piece of anything else. Of what is told of as a whole, the size is 0."""
+
+    tally: _Tally | None  # None: nothing is asked about it
+    data: memoryview | None
+    size: int
+
+    def look(self) -> tuple[_Tally | None, Found | None, int]:
+        numbers = self.tally.numbers if self.tally is not None else None
+        return self.tally, None if numbers is None or self.data is None else numbers.look(self.data), self.size
+
+    def look_again(self) -> tuple[_Tally | None, FoundAgain | None, int]:
+        numbers = self.tally.numbers if self.tally is not None else None
+        return self.tally, None if numbers is None or self.data is None else numbers.look_again(self.data), self.size
+
+
+def _parts(piece: Piece, tally: _Tally | None) -> Iterator[_Part]:
+    values = piece.values
+    if values is None:
+        return
+    if not isinstance(values, Tensor) or tally is None or not values.nbytes:
+        yield _Part(None, None, values.nbytes)
+        return
+    data = bytes_view(values.data)
+    for part in portions(len(data), _PART_BYTES):
+        yield _Part(tally, data[part], part.stop - part.start)
+
+
+def _in_threads(look: Callable[[_Part], T], parts: Iterator[_Part]) -> Iterator[T]:
+    """What is found in each part, in order. Threads get some at a time: a small one is not worth waking them."""
+
+    def work(some: list[_Part]) -> list[T]:
+        return [look(part) for part in some]
+
+    with closing(run_pipeline(work, _runs(parts), count_threads())) as results:
+        for found in results:
+            yield from found
+
+
+def _runs(parts: Iterator[_Part]) -> Iterator[list[_Part]]:
+    run: list[_Part] = []
+    for part in parts:
+        run.append(part)
+        if sum(one.size for one in run) >= _PART_BYTES or len(run) >= _MOST_PARTS:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 class _Tally:
@@ -205,7 +273,8 @@ class _Tally:
         self.row_lengths = Lengths()
         self.rows = self.missing = self.cells = 0
 
-    def first(self, piece: Piece) -> None:
+    def note(self, piece: Piece) -> None:
+        """What a piece tells but for its numbers."""
         self.rows += piece.rows
         self.missing += piece.missing
         self.cells += piece.cells
@@ -213,9 +282,7 @@ class _Tally:
             self.row_lengths.add(piece.row_lengths)
         if piece.values is not None:
             self._check_unit(piece)
-        if self.numbers is not None and isinstance(piece.values, Tensor):
-            self.numbers.first(piece.values)
-        elif self.texts is not None and isinstance(piece.values, Strings):
+        if self.texts is not None and isinstance(piece.values, Strings):
             self.texts.add(piece.values)
 
     def _check_unit(self, piece: Piece) -> None:
@@ -230,10 +297,6 @@ class _Tally:
             return False
         self.numbers.prepare()
         return self.numbers.finite > 0
-
-    def second(self, piece: Piece) -> None:
-        if self.numbers is not None and isinstance(piece.values, Tensor):
-            self.numbers.second(piece.values)
 
     def finish(self, name: str) -> Statistics:
         rows_known = self.kind == "ragged" or self.rows or self.missing
@@ -253,7 +316,7 @@ class _Tally:
             }
         else:
             assert self.numbers is not None
-            count = self.numbers.count
+            count = self.numbers.found.elements
             common |= self._figures(self.numbers)
         if self.kind == "sparse":
             common["density"] = count / self.cells if self.cells else None
@@ -265,7 +328,8 @@ class _Tally:
             told = _UNIT.fullmatch(self.origin.get("numpy.dtype", ""))
             of = self.dtype + (told[2] if told else "")
         bars = Histogram(tuple(numbers.edges), tuple(numbers.counts)) if numbers.finite else None
-        return {key: getattr(numbers, key) for key in _FIGURES} | {"of": of, "histogram": bars}
+        figures = {key: getattr(numbers.found, key) for key in _FIGURES}
+        return figures | {"mean": numbers.mean, "std": numbers.std, "of": of, "histogram": bars}
 
 
 def _lengths(lengths: Lengths) -> LengthStatistics:

@@ -94,14 +94,16 @@ def _covering(scale: Array, width: Array, steps: int, peak: Array, original: str
 # ---- there and back ---------------------------------------------------------
 
 
+def is_near(span: tuple[int, int], zero: Array | None) -> bool:
+    """Whether float32 is enough to find the nearest integer."""
+    return span[1] - span[0] < _NEAR and (zero is None or bool((np.abs(zero) < _NEAR).all()))
+
+
 def to_integers(
     values: Array, scale: Array, zero: Array | None, span: tuple[int, int], strict: bool
 ) -> tuple[Array, Array | None]:
     """(the nearest integers, as floats, none outside the span; if `strict`, which of them would be)."""
-    near = span[1] - span[0] < _NEAR and values.dtype.itemsize < 8
-    if zero is not None and near:
-        near = bool((np.abs(zero) < _NEAR).all())
-    wide = np.dtype(np.float32 if near else np.float64)
+    wide = np.dtype(np.float32 if values.dtype.itemsize < 8 and is_near(span, zero) else np.float64)
     with np.errstate(over="ignore"):  # of a given scale there may be too many steps to count
         out = np.divide(values, scale, out=scratch("numbers", values.shape, wide), dtype=wide)
     np.rint(out, out=out)

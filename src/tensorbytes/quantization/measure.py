@@ -16,7 +16,8 @@ import numpy as np
 from tensorbytes.quantization.blocks import scratch
 from tensorbytes.tensor import Array
 
-_LANES = 256
+# How many sums are made side by side; the kernel has as many.
+LANES = 256
 _PIECE = 8192
 # Sums of squares between these were made without any that overflowed, or vanished and mattered; in float32 too.
 _SAFE = 1e-25, 1e30
@@ -79,10 +80,15 @@ def _rounded_up(values: Array, back: Array, error: Array, worst: float) -> float
 
 
 def _sum(values: Array) -> float:
-    lanes = len(values) // _LANES * _LANES
-    parts = np.add.reduce(values[:lanes].reshape(-1, _LANES), axis=0) if lanes else np.empty(0)
+    lanes = len(values) // LANES * LANES
+    parts = np.add.reduce(values[:lanes].reshape(-1, LANES), axis=0) if lanes else np.empty(0)
+    return exact_total(np.concatenate((parts, values[lanes:])))
+
+
+def exact_total(parts: Array) -> float:
+    """The sum of sums, rounded once."""
     try:
-        return math.fsum([*parts.tolist(), *values[lanes:].tolist()])
+        return math.fsum(parts.tolist())
     except OverflowError:
         return math.inf
 

@@ -9,17 +9,19 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tensorbytes import dtypes
+from tensorbytes import _wire, dtypes
 from tensorbytes.errors import UnsupportedError
 from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.quantization import affine, casts
-from tensorbytes.quantization.blocks import Section, Tile, scratch, spread
-from tensorbytes.quantization.measure import Measure, Summary, compare, summary
+from tensorbytes.quantization.blocks import TILE, Section, Tile, scratch, spread
+from tensorbytes.quantization.measure import LANES, Energy, Measure, Summary, compare, exact_total, summary
 from tensorbytes.tensor import Array
 
 R = TypeVar("R")
 # What one thread does at a time: enough that waking it is no cost.
-_TILES_AT_ONCE = 32
+_TILES_AT_ONCE = 64
+# Nothing is written when extremes are looked for, so that more is done at a time.
+_TILE_OF_EXTREMES = 8 * TILE
 # The place of a tile: which section, and where in it.
 Place = tuple[int, Tile]
 
@@ -39,16 +41,18 @@ class OverBound(Exception):
         self.place = place
 
 
-def places(parts: list[Section]) -> Iterator[Place]:
+def places(parts: list[Section], most: int = TILE) -> Iterator[Place]:
     for number, part in enumerate(parts):
-        for tile in part.tiles():
+        for tile in part.tiles(most):
             yield number, tile
 
 
-def in_threads(work: Callable[[list[Place]], R], found: Iterable[Place]) -> Generator[R, None, None]:
+def in_threads(
+    work: Callable[[list[Place]], R], found: Iterable[Place], at_once: int = _TILES_AT_ONCE
+) -> Generator[R, None, None]:
     """The work on some tiles at a time, in order."""
     rest = iter(found)
-    runs = iter(lambda: list(islice(rest, _TILES_AT_ONCE)), [])
+    runs = iter(lambda: list(islice(rest, at_once)), [])
     first = list(islice(runs, 2))
     if len(first) < 2:  # asking for the number of processors takes longer than a small tensor does
         yield from map(work, first)
@@ -73,7 +77,7 @@ def extremes(flat: Array, parts: list[Section], count: int) -> tuple[Array, Arra
     def work(run: list[Place]) -> list[tuple[Place, Array, Array]]:
         return [((number, tile), *_extremes(views[number][tile], parts[number])) for number, tile in run]
 
-    for run in in_threads(work, places(parts)):
+    for run in in_threads(work, places(parts, _TILE_OF_EXTREMES), 4):
         for (number, (rows, runs, _)), least, most in run:
             where = (rows if parts[number].scale_rows > 1 else slice(0, 1), runs)
             lows, highs = places_of[number]
@@ -83,8 +87,16 @@ def extremes(flat: Array, parts: list[Section], count: int) -> tuple[Array, Arra
 
 
 def _extremes(values: Array, part: Section) -> tuple[Array, Array]:
-    values = plain(values)
-    least, most = values.min(axis=2), values.max(axis=2)
+    kind = _wire.FLOAT_TYPES.get(values.dtype.name)
+    least, most = np.empty((2, *values.shape[:2]), np.float32)
+    plain_memory = values.dtype.itemsize < 8 and values.flags.c_contiguous
+    if (
+        kind is None
+        or not plain_memory
+        or not _wire.extremes(values.view(np.uint8), kind, values.shape[2], least, most)
+    ):
+        values = plain(values)
+        least, most = values.min(axis=2), values.max(axis=2)
     if part.scale_rows == 1:
         least, most = least.min(axis=0, keepdims=True), most.max(axis=0, keepdims=True)
     if not (np.isfinite(least).all() and np.isfinite(most).all()):
@@ -123,11 +135,36 @@ def encode_affine(
     def work(place: Place, known: float) -> Measure:
         number, tile = place
         own, zero = values[number][tile], zeros[number]
+        measure = _encode_by_kernel(own, scales[number], zero, tile, how, original, out[number][tile], known)
+        if measure is not None:
+            return measure
         steps = spread(scales[number], tile, own.shape)
         offset = None if zero is None else spread(zero, tile, own.shape)
         return _encode_tile(own, steps, offset, how, original, out[number][tile], known)
 
     return Encoded(raw, _measured(work, parts, bound, first))
+
+
+def _encode_by_kernel(
+    own: Array, scales: Array, zeros: Array | None, tile: Tile, how: Affine, original: str, out: Array, known: float
+) -> Measure | None:
+    """A tile in one go, with the same result; None if that takes the general way: a value that can't be held, and an
+    error that is the largest so far, which is made exact."""
+    kind = _wire.FLOAT_TYPES.get(original)
+    least, most = how.span
+    if kind is None or original == "float64" or out.dtype.itemsize > 1 or not affine.is_near(how.span, zeros):
+        return None
+    if not (own.flags.c_contiguous and out.flags.c_contiguous):
+        return None
+    steps = np.ascontiguousarray(scales[tile[0], tile[1]], np.float32)
+    offsets = None if zeros is None else np.ascontiguousarray(zeros[tile[0], tile[1]], np.int32)
+    sums, mask = scratch("sums", (2 * LANES,), np.float64), (1 << dtypes.get(how.stored).bits) - 1
+    worst, signal, noise, beyond = _wire.quantize_floats(
+        own.view(np.uint8), kind, out.view(np.uint8), steps, offsets, own.shape[2], least, most, mask, sums
+    )
+    if (beyond and how.strict) or not worst < np.inf or (worst and worst >= known):
+        return None
+    return Measure(worst, exact_total(sums[: LANES + own.size % LANES]), own.size, Energy(signal, 0), Energy(noise, 0))
 
 
 def _encode_tile(

@@ -6,11 +6,14 @@ The layout is described in safetensors.py. Nothing but the header is looked at h
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tensorbytes import dtypes
+from tensorbytes._wire import header_read
 from tensorbytes.budget import Budget
 from tensorbytes.dtypes import DType
 from tensorbytes.errors import CorruptError, UnsupportedError
@@ -26,6 +29,11 @@ ORDER = (
 )  # fmt: skip
 _ROWS = {row.safetensors: row for row in dtypes.DTYPES.values() if row.safetensors}
 _MAX_DEPTH = 125  # the library's
+# What the kernel reads: elements of whole bytes.
+KERNEL_RANK = 64
+_KERNEL_ROWS = [_ROWS[name] for name in ORDER if _ROWS[name].bits >= 8]
+_KERNEL_NAMES = tuple(name.encode() for name in ORDER if _ROWS[name].bits >= 8)
+_KERNEL_BITS = bytes(row.bits for row in _KERNEL_ROWS)
 
 
 class HeaderEntry(NamedTuple):
@@ -41,11 +49,36 @@ class HeaderEntry(NamedTuple):
 _place = itemgetter(3, 4)  # begin, end
 
 
+class Entries(Sequence[HeaderEntry]):
+    """The entries of a header that the kernel has read, each made when it is asked for."""
+
+    def __init__(self, names: list[str], table: bytes, dims: bytes, start: int) -> None:
+        self.names, self._start = names, start
+        self._table = np.frombuffer(table, np.int64).reshape(-1, 6)
+        self._dims, self._ends = np.frombuffer(dims, np.int64), np.cumsum(self._table[:, 5])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        _, _, dtype, begin, end, rank = self._table[number].tolist()
+        last = int(self._ends[number])
+        shape = tuple(self._dims[last - rank : last].tolist())
+        return HeaderEntry(self.names[number], _KERNEL_ROWS[dtype], shape, self._start + begin, self._start + end)
+
+
+def entry_names(entries: Sequence[HeaderEntry]) -> list[str]:
+    """The names of entries, none of which is made for it."""
+    return entries.names if isinstance(entries, Entries) else [entry.name for entry in entries]
+
+
 class File(NamedTuple):
     """One file, its content unread."""
 
     data: memoryview
-    entries: list[HeaderEntry]
+    entries: Sequence[HeaderEntry]
     meta: dict[str, str]
     notes: dict[str, Any]
 
@@ -59,6 +92,9 @@ def read(data: memoryview, budget: Budget, cut: bool = False) -> File:
         raise CorruptError(f"the header claims {length} bytes; at most {MAX_HEADER} are allowed", at=0)
     if length > len(data) - 8:
         raise CorruptError(f"the header claims {length} bytes, {len(data) - 8} are there", at=0)
+    quick = None if cut else _quick(data, length, budget)
+    if quick is not None:
+        return quick
     header = _json.parse(data[8 : 8 + length], 8, "the header", budget)
     if type(header) is not dict:
         raise CorruptError("the header is not a JSON object", at=8)
@@ -74,6 +110,27 @@ def read(data: memoryview, budget: Budget, cut: bool = False) -> File:
     if notes:
         entries = [_widened(entry, notes.get(entry.name, {})) for entry in entries]
     return File(data, entries, meta, notes)
+
+
+def _quick(data: memoryview, length: int, budget: Budget) -> File | None:
+    """A file whose header has the form that the library writes, and no notes of ours; None for any other."""
+    if budget.max_rank < KERNEL_RANK:
+        return None
+    text, start = bytes(data[8 : 8 + length]), 8 + length
+    found = header_read(text, len(data) - start, _KERNEL_NAMES, _KERNEL_BITS)
+    if found is None:
+        return None
+    names, table, dims, (first, last) = found
+    if len(set(names)) != len(names):
+        return None
+    meta: dict[str, str] = {}
+    if last:
+        meta = _json.parse(text[first:last], 8 + first, "the header", budget.renewed(last - first))
+        if NOTES in meta:
+            return None
+    budget.json(text, "the header", 8)
+    budget.tensors(len(names), 8)
+    return File(data, Entries(names, table, dims, start), meta, {})
 
 
 def _notes(text: str | None, header: Mapping[str, Any], budget: Budget) -> dict[str, Any]:

@@ -188,9 +188,10 @@ def write(
         names.close()
 
 
-def write_single(path: str, pieces: Iterable[Buffer], sync: bool) -> None:
-    """Write one file; a checkpoint of several that was saved under this name is gone afterwards."""
-    storage.write(path, pieces, sync=sync)
+def write_single(path: str, pieces: Iterable[Buffer], sync: bool, size: int = 0) -> None:
+    """Write one file, of at least `size` bytes; a checkpoint of several that was saved under this name is gone
+    afterwards."""
+    storage.write(path, pieces, sync=sync, size=size)
     index = index_of(path)
     if not path.endswith(SUFFIX) or not os.path.lexists(index):
         return

@@ -77,6 +77,20 @@ def canonical(data: Buffer, sequence: bool, budget: Budget | None = None) -> byt
     return encode_example(parse_example(data, budget))
 
 
+def in_one_piece(data: Buffer, sequence: bool, budget: Budget | None = None) -> bytes | None:
+    """The same message, each of its maps whole and sorted, without a look at the values; None if a key comes twice."""
+    reader = _Reader(bytes_view(data), budget)
+    written = b""
+    for number in (1, 2) if sequence else (1,):
+        entries: dict[str, bytes] = {}
+        for key, pieces in reader.entries(reader.messages([_whole(reader.view)], number, 0)):
+            if key in entries:
+                return None
+            entries[key] = b"".join(reader.view[piece.start : piece.end] for piece in pieces)
+        written += proto.put_bytes(number, _put_map(entries))
+    return written
+
+
 # ---- reading ----------------------------------------------------------------
 # `depth` is how many messages stand around one: protobuf limits the nesting by it.
 

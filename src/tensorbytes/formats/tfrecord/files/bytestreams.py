@@ -19,10 +19,10 @@ from tensorbytes.io.streams.detection import HEAD_BYTES, check_name
 from tensorbytes.tfrecord import HEADER_BYTES, is_record_header
 from tensorbytes.typing import Buffer, bytes_view
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 # Pieces below this size are joined, as long as that needs no further reading.
-_SMALL_PIECE = 1 << 16
+_SMALL_PIECE = 1 << 19
 _DEPTH = 4
 # A thread that is stopped ends within milliseconds, unless it waits for bytes: that can't be broken off.
 _PATIENCE_SECONDS = 1.0

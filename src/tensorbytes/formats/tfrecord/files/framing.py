@@ -76,8 +76,8 @@ def blocks(
     """The records of a stream; damage raises CorruptError after all that came before it.
 
     verify=False does not look at the checksums of payloads: they are `trusted`, or whoever reads the blocks verifies
-    them. Headers are always checked. A record of a compressed file may
-    take what is left of the budget: of one that the caller charges for what is made of the blocks, or of all `limits`.
+    them. Headers are always checked. A record of a compressed file may take what is left of the budget: of one that
+    the caller charges for what is made of the blocks, or of all `limits`.
     """
     budget = budget or Budget(limits)
     memory = memory or Memory()

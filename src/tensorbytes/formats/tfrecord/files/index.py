@@ -13,6 +13,8 @@ warning, and built anew in memory.
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +38,6 @@ from tensorbytes.tensor import Array, Tensor
 from tensorbytes.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tensorbytes.tfrecord.walk import Walk, reader
 from tensorbytes.tree import Document, Leaf
-from tensorbytes.typing import bytes_view
 
 INDEX_SUFFIX = ".index.tb"
 _VERSION = "1"
@@ -48,6 +49,8 @@ _LONGEST = 1 << 48
 _COALESCE_BYTES = 1 << 16
 # More than this is not gathered in one call, which Ctrl-C would wait for.
 _MOST_GATHERED = 64 << 20
+# Records of at most this size, on the average, are read from a map: larger ones are faster copied once.
+_SMALL_RECORD = 1 << 13
 _HEAD_BYTES = 1 << 12
 # What a byte of a compressed file can be inflated to, at most: deflate's 258 bytes for two bits.
 _MOST_INFLATED = 1032
@@ -78,6 +81,7 @@ class Index:
         self._origin = 0 if storage.is_path(target) else target.tell()
         self._inflate: SeekableStream | None = None
         self._process = 0  # which opened it
+        self._mapped: tuple[Any, tuple[int, int]] | None = None  # a map, and which file it is of
 
     def __len__(self) -> int:
         """How many records there are, and not what a saved index says."""
@@ -138,10 +142,16 @@ class Index:
         return self._read_block(numbers)
 
     def _check_stamp(self) -> None:
-        path = storage.describe(self._target)
-        if self.stamp is not None and self.stamp != _stamp(path):
+        if self.stamp is not None:
+            self._check_status(os.stat(storage.describe(self._target)))
+
+    def _check_status(self, status: os.stat_result) -> None:
+        if self.stamp != _stamp_of(status):
             raise CorruptError(
-                "the file has changed since it was indexed", at=0, path=path, hints=[Hint(purpose="open it again")]
+                "the file has changed since it was indexed",
+                at=0,
+                path=storage.describe(self._target),
+                hints=[Hint(purpose="open it again")],
             )
 
     def _read_block(self, numbers: Array) -> RecordBlock:
@@ -150,22 +160,45 @@ class Index:
 
     def _gathered(self, numbers: Array) -> RecordBlock | None:
         """The records, each read by itself; None where that can't be, or one of them is not sound."""
-        if self.compression != "none" or not storage.is_local(self._target) or not len(numbers):
-            return None
-        order = np.argsort(numbers, kind="stable")
-        places = self.records[numbers[order]]
-        size = int(places[:, 1].sum()) + FRAME_BYTES * len(places)
-        if size > _MOST_GATHERED:
-            return None
-        data, moved = np.empty(size, np.uint8), np.empty_like(places)
-        with open(self._target, "rb", buffering=0) as file:
-            if _wire.gather(file.fileno(), 0, places, moved, data) < len(places):
-                return None
-        records = np.empty_like(moved)
-        records[order] = moved
-        first = int(numbers[order[0]])
-        path = storage.describe(self._target)
-        return RecordBlock(bytes_view(data), records, path, int(places[0, 0]) - HEADER_BYTES, first)
+        return Shelf([self]).read(numbers)
+
+    # ---- the file, for a shelf -----------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return storage.describe(self._target)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether records can be read at their places in the file."""
+        return self.compression == "none" and storage.is_local(self._target)
+
+    def open(self) -> io.FileIO:
+        return io.FileIO(self._target)
+
+    def map(self) -> Any:
+        """A map of the file, which is kept: the pages belong to the system. None where there is none, or where records
+        are so large that copying them twice would take longer than asking for each of them."""
+        if self._mapped is None and self._has_small_records():
+            with self.open() as file:
+                status = os.fstat(file.fileno())
+                self._check_status(status)
+                made = _wire.map_file(file.fileno(), status.st_size)
+            if made is not None:
+                self._mapped = made, (status.st_dev, status.st_ino)
+        return None if self._mapped is None else self._mapped[0]
+
+    def _has_small_records(self) -> bool:
+        return len(self.records) > 0 and self._end(len(self.records)) // len(self.records) <= _SMALL_RECORD
+
+    def is_current(self) -> bool:
+        """Whether the file is still the one that was mapped, if it was; one that has changed raises CorruptError."""
+        status, mapped = os.stat(self._target), self._mapped
+        self._check_status(status)
+        if mapped is None or mapped[1] == (status.st_dev, status.st_ino):
+            return True
+        self._mapped = None
+        return False
 
     def _read_runs(self, numbers: Array) -> RecordBlock:
         path = storage.describe(self._target)
@@ -230,6 +263,66 @@ class Index:
                 inflate = SeekableStream(self._target, self.compression, limits=self._budget.limits)
                 for start, end in spans:
                     yield memoryview(inflate.read_at(start, end - start))
+
+
+class Shelf:
+    """The records of several files, numbered one after another, and read in one call: what a file is asked for costs
+    little more than where all are of one. The indexes must be proved, and stay as they are."""
+
+    def __init__(self, indexes: Sequence[Index]) -> None:
+        self._indexes = indexes
+        self.starts: Array = np.array([0, *itertools.accumulate(len(index.records) for index in indexes)], np.int64)
+        self._plain = all(index.is_plain for index in indexes)
+        self._places = indexes[0].records
+        if len(indexes) > 1:
+            self._places = np.concatenate([index.records for index in indexes])
+            for index, start, end in zip(indexes, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
+                index.records = self._places[start:end]
+        self._maps: tuple[Any, ...] = (None,) * len(indexes)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read(self, numbers: Array) -> RecordBlock | None:
+        """These records, verified, in this order; None where they can't be read at once, or one is not sound."""
+        if not self._plain or not len(numbers):
+            return None
+        wanted = np.ascontiguousarray(numbers, np.int64)
+        order, moved, indexes = np.argsort(wanted), np.empty((len(wanted), 2), np.int64), self._indexes
+        while True:
+            touched = bytearray(len(indexes))
+            arguments = self.starts, self._places, wanted, order, moved, touched, _MOST_GATHERED
+            data = _wire.gather(self._maps, *arguments)
+            used = [0] if len(indexes) == 1 else np.flatnonzero(touched).tolist()
+            if data is None:
+                data = self._opened(used, arguments)
+            if data is None:
+                return None
+            # After it was read: what a file was changed to meanwhile is not taken for what was there.
+            moved_away = [number for number in used if not indexes[number].is_current()]
+            if not moved_away:
+                break
+            self._keep(dict.fromkeys(moved_away))
+        first, path = int(wanted[order[0]]), indexes[used[0]].path
+        more = f" and {len(used) - 1} more" if len(used) > 1 else ""
+        start = int(self._places[first, 0]) - HEADER_BYTES
+        return RecordBlock(memoryview(data), moved, path + more, start, first - int(self.starts[used[0]]))
+
+    def _opened(self, used: list[int], arguments: tuple[Any, ...]) -> bytes | None:
+        """The same, once the files that have some of the records are mapped, or open."""
+        if all(self._maps[number] is not None for number in used):
+            return None
+        self._keep({number: self._indexes[number].map() for number in used})
+        with contextlib.ExitStack() as stack:
+            sources = list(self._maps)
+            for number in used:
+                if sources[number] is None:
+                    sources[number] = stack.enter_context(self._indexes[number].open()).fileno()
+            return _wire.gather(tuple(sources), *arguments)
+
+    def _keep(self, found: dict[int, Any]) -> None:
+        """Other threads go on with the maps that they have."""
+        self._maps = tuple(found.get(number, map) for number, map in enumerate(self._maps))
 
 
 @contextlib.contextmanager
@@ -378,7 +471,10 @@ def _walk(file: Any, stream: ByteStream, at: int, end: int) -> Iterator[Array]:
 
 def _stamp(path: Any) -> Stamp:
     """What tells whether a file is still the one that was indexed."""
-    status = os.stat(path)
+    return _stamp_of(os.stat(path))
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 

@@ -21,6 +21,7 @@ class Inputs:
         # None for file objects that can be read only once, -1 when they were.
         self._starts = {id(t): _position(t) for t in targets if not storage.is_path(byte_range(t)[0])}
         self._turn = 0
+        self._nbytes: int | None = None
         self.compressed = False  # what was last opened
 
     @property
@@ -31,10 +32,12 @@ class Inputs:
 
     @property
     def nbytes(self) -> int | None:
-        """The bytes of all files; None if some are not on a disk, and nothing is known before they are read."""
-        if not self.are_files:
-            return None
-        return sum(os.path.getsize(path) for path in {os.fspath(byte_range(target)[0]) for target in self.targets})
+        """The bytes of all files, as they were when this iteration asked first; None if some are not on a disk, and
+        nothing is known before they are read."""
+        if self._nbytes is None and self.are_files:
+            paths = {os.fspath(byte_range(target)[0]) for target in self.targets}
+            self._nbytes = sum(map(os.path.getsize, paths))
+        return self._nbytes
 
     @property
     def read_once(self) -> bool:
@@ -46,6 +49,7 @@ class Inputs:
 
     def take_turn(self) -> int:
         """Start a new iteration."""
+        self._nbytes = None
         self._turn += 1
         return self._turn
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import Any
 
@@ -30,7 +29,7 @@ class Memory:
     def array(self, shape: int | tuple[int, ...], dtype: Any = np.uint8) -> Array:
         """np.empty, where possible in memory that was used before."""
         dtype = np.dtype(dtype)
-        size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * dtype.itemsize
+        size = (math.prod(shape) if isinstance(shape, tuple) else shape) * dtype.itemsize
         if size < _SMALL_BYTES:
             return np.empty(shape, dtype)
         room = self._room(1 << (size - 1).bit_length())
@@ -42,8 +41,10 @@ class Memory:
         return made
 
     def _room(self, size: int) -> Array:
-        with contextlib.suppress(KeyError, IndexError):
+        try:
             return self._spare[size].pop()
+        except (KeyError, IndexError):
+            pass
         try:
             # Of the same class as leases: of plain arrays NumPy keeps the first in a chain of views, and not the lease.
             return np.empty(size, np.uint8).view(_Lease)

@@ -40,8 +40,8 @@ class Batch(UserDict[str, Any], Displayed):
         records: int = 0,
         lengths: dict[str, Array] | None = None,
     ) -> None:
-        super().__init__(columns)
-        self.present, self._features, self.records = present, dict(features or {}), records
+        self.data = dict(columns)
+        self.present, self._features, self.records = present, features or {}, records
         self.lengths = lengths or {}
 
     def __missing__(self, name: Any) -> Any:
@@ -66,7 +66,7 @@ class Batch(UserDict[str, Any], Displayed):
 
     def __setitem__(self, name: str, column: Any) -> None:
         super().__setitem__(name, column)
-        if "_features" in vars(self):  # the feature was that of another column
+        if name in self._features:  # the feature was that of another column
             self._features = {other: about for other, about in self._features.items() if other != name}
 
     def __or__(self, other: Any) -> Batch:  # type: ignore[override]

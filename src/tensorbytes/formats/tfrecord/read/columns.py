@@ -16,7 +16,8 @@ import numpy as np
 from tensorbytes import _wire
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.schema import Feature
-from tensorbytes.tensor import Array, Ragged, Strings, Tensor
+from tensorbytes.tensor import Array, Ragged, Strings, Tensor, fitting_strings
+from tensorbytes.typing import bytes_view
 
 # About what a part takes beside the bytes of its arrays.
 _PART_BYTES = 512
@@ -172,7 +173,9 @@ def to_value(part: ColumnPart, feature: Feature) -> Tensor | Strings | Ragged:
             inner = tuple(n or 0 for n in feature.shape[1:])
             size = math.prod(inner)
             shape, splits = (shape[0] // size, *inner), (*splits[:-1], splits[-1] // size)
-        values = Strings(shape, strings, part.values, "utf-8" if feature.dtype == "text" else "bytes")
+        values = fitting_strings(
+            shape, strings, bytes_view(part.values), "utf-8" if feature.dtype == "text" else "bytes"
+        )
     return Ragged(values, splits, part.shapes) if splits else values
 
 

@@ -14,7 +14,7 @@ from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.read import onepass, views
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns
 from tensorbytes.formats.tfrecord.read.lists import ListReader, Unusual, place_of
-from tensorbytes.formats.tfrecord.read.located import Located, in_usual_form, locate, names_in, payloads, record_ends
+from tensorbytes.formats.tfrecord.read.located import Located, in_usual_form, locate, names_in, payloads
 from tensorbytes.formats.tfrecord.read.plan import Group, Plan
 from tensorbytes.tensor import Array
 
@@ -38,13 +38,9 @@ def portions(block: RecordBlock, plan: Plan) -> Iterator[RecordBlock]:
 def decode(block: RecordBlock, plan: Plan) -> Columns:
     """The columns of a block's records."""
     if plan.of_bytes:
-        block = framing.verified(block)
-        columns = _bytes_of(block, plan, plan.budget(block))
-    else:
-        parts = onepass.parts_of(block, plan)
-        columns = _arranged(block, parts, plan) if parts is not None else _explained(framing.verified(block), plan)
-    columns.ends = block.base + record_ends(block)
-    return columns
+        return _bytes_of(framing.verified(block), plan, plan.budget(block))
+    parts = onepass.parts_of(block, plan)
+    return _arranged(block, parts, plan) if parts is not None else _explained(framing.verified(block), plan)
 
 
 def _bytes_of(block: RecordBlock, plan: Plan, budget: Budget) -> Columns:

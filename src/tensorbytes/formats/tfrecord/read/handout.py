@@ -14,24 +14,31 @@ from tensorbytes.errors import LossError, UnsupportedError
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart, Columns
 from tensorbytes.formats.tfrecord.read.views import to_column
-from tensorbytes.formats.tfrecord.schema.specs import Padded, Partitioned, Viewed
+from tensorbytes.formats.tfrecord.schema import Feature
+from tensorbytes.formats.tfrecord.schema.specs import Padded, Viewed
 from tensorbytes.tensor import Tensor, Value
 
 
-def make_batch(parts: Columns, outputs: Mapping[str, Viewed], to: str, device: str | None, budget: Budget) -> Batch:
+def make_batch(
+    parts: Columns,
+    outputs: Mapping[str, Viewed],
+    features: Mapping[str, tuple[Feature, int]],
+    to: str,
+    device: str | None,
+    budget: Budget,
+) -> Batch:
     """The batch of some records."""
-    columns = {}
+    columns, present, lengths = {}, {}, {}
     for name, part in parts.items():
-        with naming_column(name):
-            columns[name] = _hand_out(part, outputs[name], to, device, budget)
-    present = {name: part.present for name, part in parts.items() if part.present is not None}
-    features = {
-        name: (column.feature, column.depth)
-        for name, column in outputs.items()
-        if column.view is None or isinstance(column.view, Partitioned)  # the others are other values than features
-    }
-    padded = [name for name in parts if isinstance(outputs[name].view, Padded)]
-    lengths = {name: np.diff(parts[name].splits[0]) for name in padded}
+        if to == "numpy" and part.strings is None and not part.splits:
+            columns[name] = part.values
+        else:
+            with naming_column(name):
+                columns[name] = _hand_out(part, outputs[name], to, device, budget)
+            if isinstance(outputs[name].view, Padded):
+                lengths[name] = np.diff(part.splits[0])
+        if part.present is not None:
+            present[name] = part.present
     return Batch(columns, present, features, parts.count, lengths)
 
 
@@ -46,8 +53,6 @@ def naming_column(name: str) -> Iterator[None]:
 
 def _hand_out(part: ColumnPart, column: Viewed, to: str, device: str | None, budget: Budget) -> Any:
     """A column in a framework's terms."""
-    if to == "numpy" and part.strings is None and not part.splits:
-        return part.values
     value = to_column(part, column, budget)
     if to == "numpy" and not isinstance(value, Tensor):
         return value

@@ -61,8 +61,8 @@ class ListReader:
             return self._bytes(spans, present, steps)
         if not self._is_dense(steps):
             splits = self._count(spans)
-            values = self._filled(spans, int(splits[-1]), -1)
-            if values is None:
+            values, stop = self._filled(spans, int(splits[-1]), -1)
+            if stop < len(spans):
                 raise Unusual
             return self.of_numbers(values, splits, len(spans), present, steps)
         rows = self._rows(present, steps)
@@ -81,24 +81,23 @@ class ListReader:
         return None if steps is not None or present is None or present.all() else np.flatnonzero(present)
 
     def _fixed(self, spans: Array, rows: Array | None, steps: Array | None) -> Array:
-        size, stop = self.feature.size or 0, 0
+        size = self.feature.size or 0
         if len(spans) * size > len(self.block.data):  # more than the records hold: no memory on a schema's word
             stop = int(np.argmax(np.diff(self._count(spans)) != size))
-        elif (values := self._filled(spans, len(spans) * size, size)) is not None:
-            return values
         else:
-            stop = self._stop
+            values, stop = self._filled(spans, len(spans) * size, size)
+            if stop == len(spans):
+                return values
         count = self._count(spans[stop : stop + 1])[-1]
         if count == size:  # the right number, so something else is unusual
             raise Unusual
         raise self._error(stop if rows is None else int(rows[stop]), steps, f"has {count} values")
 
-    def _filled(self, spans: Array, total: int, width: int) -> Array | None:
-        """All values end to end; None where a list is malformed, or has another number of them: list `_stop`."""
+    def _filled(self, spans: Array, total: int, width: int) -> tuple[Array, int]:
+        """(all values end to end, how many lists come before one that is malformed or has another number of them)"""
         self._charge(8 * total)
         values = self.array(total, np.float32 if self.feature.kind_number == example.FLOAT else np.int64)
-        self._stop = _wire.example_fill(self.block.data, spans, self.feature.kind_number, width, values)
-        return values if self._stop == len(spans) else None
+        return values, _wire.example_fill(self.block.data, spans, self.feature.kind_number, width, values)
 
     # ---- what the kernel found, as the schema has it ---------------------------------
     # Of `lists` lists, one for each record, or, with `steps`, for each step.
@@ -147,11 +146,6 @@ class ListReader:
             raise Unusual
         return splits
 
-    def charge_strings(self, count: int, size: int) -> None:
-        """Count what so many strings of so many bytes take."""
-        self._charge(size)
-        self.budget.strings(count, self.block.base)
-
     def _charge(self, size: int) -> None:
         self.budget.copy(size, f"column {self.column.name!r}", self.block.base)
 
@@ -176,7 +170,8 @@ class ListReader:
         stop, size = _wire.example_count(self.block.data, spans, example.BYTES, splits)
         if stop < len(spans):
             raise Unusual
-        self.charge_strings(int(splits[-1]), size)
+        self._charge(size)
+        self.budget.strings(int(splits[-1]), self.block.base)
         strings, data = self.array(int(splits[-1]) + 1, np.int64), self.array(size, np.uint8)
         _wire.example_fill_bytes(self.block.data, spans, strings, data)
         return self.of_strings(strings, data, splits, present, steps)

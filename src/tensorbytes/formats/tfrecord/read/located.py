@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tensorbytes.tensor import Array
 from tensorbytes.tfrecord import FOOTER_BYTES
 from tensorbytes.typing import bytes_view
 
+T = TypeVar("T")
 _ODD, _UNKNOWN = 1, 2
 # The kernel takes lengths of up to five bytes.
 _MOST_BYTES = 1 << 35
@@ -71,12 +72,27 @@ def in_usual_form(block: RecordBlock, which: Array, sequence: bool | None, budge
 def usual_record(block: RecordBlock, index: int, sequence: bool | None, budget: Budget) -> bytes:
     """One record, rewritten by the general parser. sequence=None: as a SequenceExample if it can be one, so that
     feature lists which nobody expects are not left out."""
+    return _rewritten(example.canonical, block, index, sequence, budget)
+
+
+def record_in_one_piece(block: RecordBlock, index: int, sequence: bool | None, budget: Budget) -> bytes | None:
+    """The same record with its maps in one piece, where that can be had without a look at the values."""
+    return _rewritten(example.in_one_piece, block, index, sequence, budget)
+
+
+def _rewritten(
+    rewrite: Callable[[memoryview, bool, Budget], T],
+    block: RecordBlock,
+    index: int,
+    sequence: bool | None,
+    budget: Budget,
+) -> T:
     if sequence is None:
         with contextlib.suppress(CorruptError):
-            return example.canonical(_payload(block, index), True, budget)
+            return rewrite(_payload(block, index), True, budget)
         sequence = False
     try:
-        return example.canonical(_payload(block, index), sequence, budget)
+        return rewrite(_payload(block, index), sequence, budget)
     except CorruptError as error:
         raise _malformed(block, index, sequence, error) from None
 

@@ -19,14 +19,15 @@ from tensorbytes.formats.tfrecord.files import framing
 from tensorbytes.formats.tfrecord.files.framing import RecordBlock
 from tensorbytes.formats.tfrecord.read.columns import ColumnPart
 from tensorbytes.formats.tfrecord.read.lists import ListReader
-from tensorbytes.formats.tfrecord.read.located import usual_record
-from tensorbytes.formats.tfrecord.read.plan import ColumnPlan, Plan
+from tensorbytes.formats.tfrecord.read.located import record_ends, record_in_one_piece, usual_record
+from tensorbytes.formats.tfrecord.read.plan import ColumnLayout, Plan
 from tensorbytes.tensor import Array
 
 _DONE, _DAMAGED, _ODD, _ROOM = range(4)
 # The five arrays of a column, in the kernel's order.
 _VALUES, _STRINGS, _SPLITS, _STEPS, _PRESENT = range(5)
 _ARRAYS = 5
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(bool)
 # What is allowed for above what the last block had.
 _SPARE = 1.125
 _LEAST = 4
@@ -38,7 +39,8 @@ def parts_of(block: RecordBlock, plan: Plan) -> dict[str, ColumnPart] | None:
     """The columns of a block's records, by name; None where some record does not fit. Damage raises CorruptError."""
     try:
         if not plan.layout.learned and len(block.records) > 2 * _FEW:
-            few = _Columns(block._replace(records=block.records[:_FEW]), plan, plan.budget(block))
+            some = block._replace(records=block.records[:_FEW])
+            few = _Columns(some._replace(data=block.data[: record_ends(some).max()]), plan, plan.budget(block))
             if few.fits and few.fill():
                 few.finished()
         columns = _Columns(block, plan, plan.budget(block))
@@ -54,46 +56,43 @@ class _Columns:
 
     def __init__(self, block: RecordBlock, plan: Plan, budget: Budget) -> None:
         self._block, self._plan, self._layout, self._budget = block, plan, plan.layout, budget
-        count, self._most = len(block.records), len(block.data)
+        self._count, self._most = len(block.records), len(block.data)
         columns, usual = self._layout.columns, self._layout.usual
-        guess = max(self._most // max(2 * count * len(columns), 1), 1)
+        guess = max(self._most // max(2 * self._count * len(columns), 1), 1)
         # No memory on a schema's word: a value takes a byte at least.
-        self.fits = all(count * width <= self._most for width in self._layout.widths)
+        self.fits = self._count * self._layout.widest <= self._most
         self._arrays: list[Array | None] = []
         self._held = 0  # bytes of all arrays
         if self.fits:
-            for column, width, known in zip(columns, self._layout.widths, usual, strict=True):
-                self._arrays += self._made(column, width, known or (guess, 1, 4))
+            for column, known in zip(columns, usual, strict=True):
+                self._arrays += self._made(column, known or (guess, 1, 4))
 
-    def _made(self, column: ColumnPlan, width: int, each: tuple[float, float, float]) -> list[Array | None]:
-        count, array, feature = len(self._block.records), self._array, column.feature
+    def _made(self, column: ColumnLayout, each: tuple[float, float, float]) -> list[Array | None]:
+        count, width, array = self._count, column.width, self._array
         values, strings, splits, steps, present = (None,) * _ARRAYS
-        varies = width < 0 or (column.optional and not column.in_lists)
         lists = self._room(each[2], 2) if column.in_lists else count
-        if feature.kind_number == example.BYTES:
-            strings = array((self._dense(lists, width, 2) if width >= 0 else self._room(each[1], 2)) + 1, np.int64)
-            values = array(self._room(each[0], 1), np.uint8)
+        if column.kind == example.BYTES:
+            strings = array((self._dense(lists, width, 2) if width >= 0 else self._room(each[1], 2)) + 1, _INT64)
+            values = array(self._room(each[0], 1), column.dtype)
         else:
-            dtype = np.float32 if feature.kind_number == example.FLOAT else np.int64
-            values = array(self._dense(lists, width, 1) if width >= 0 else self._room(each[0], 1), dtype)
-        if varies:
-            splits = array(lists + 1, np.int64)
+            values = array(self._dense(lists, width, 1) if width >= 0 else self._room(each[0], 1), column.dtype)
+        if column.varies:
+            splits = array(lists + 1, _INT64)
         if column.in_lists:
-            steps = array(count + 1, np.int64)
+            steps = array(count + 1, _INT64)
         if column.optional:
-            present = array(count, bool)
+            present = array(count, _BOOL)
         return [values, strings, splits, steps, present]
 
-    def _array(self, count: int, dtype: Any) -> Array:
+    def _array(self, count: int, dtype: np.dtype[Any]) -> Array:
         """An array, if there is room for it beside the others."""
-        size = count * np.dtype(dtype).itemsize
-        self._budget.check(self._held + size, "columns", self._block.base)
-        self._held += size
+        self._held += count * dtype.itemsize
+        self._budget.check(self._held, "columns", self._block.base)
         return self._block.memory.array(count, dtype)
 
     def _room(self, each: float, size: int) -> int:
         """For how many items to allow, where a record has so many, and one takes so many bytes at least."""
-        return min(int(_SPARE * each * len(self._block.records)) + _LEAST, self._most // size + 1)
+        return min(int(_SPARE * each * self._count) + _LEAST, self._most // size + 1)
 
     def _dense(self, lists: int, width: int, size: int) -> int:
         """The items of so many lists, one of which takes so many bytes at least; there may be fewer lists than that."""
@@ -101,7 +100,7 @@ class _Columns:
 
     def fill(self) -> bool:
         """Whether all records fit."""
-        block, row, count = self._block, 0, len(self._block.records)
+        block, row, count = self._block, 0, self._count
         data, verify = block.data, not block.verified
         while True:
             done, outcome, column = self._decode(data, block.records[row:], verify, row)
@@ -125,8 +124,14 @@ class _Columns:
         )  # fmt: skip
 
     def _add_odd(self, row: int) -> bool:
-        """Whether a record fits once it is in the usual form."""
-        written = usual_record(self._block, row, self._plan.sequence, self._budget)
+        """Whether a record fits once it is in the usual form. For most it is enough that they come in one piece."""
+        for rewrite in record_in_one_piece, usual_record:
+            written = rewrite(self._block, row, self._plan.sequence, self._budget)
+            if written is not None and self._add_alone(written, row):
+                return True
+        return False
+
+    def _add_alone(self, written: bytes, row: int) -> bool:
         record = np.array([[0, len(written)]], np.int64)
         while True:
             _, outcome, column = self._decode(written, record, False, row)
@@ -153,32 +158,39 @@ class _Columns:
         layout, arrays = self._layout, self._arrays
         layout.learned = True
         return {
-            column.name: self._part(number, column, arrays[_ARRAYS * number : _ARRAYS * (number + 1)])
+            column.plan.name: self._part(number, column, arrays[_ARRAYS * number : _ARRAYS * (number + 1)])
             for number, column in enumerate(layout.columns)
         }
 
-    def _part(self, number: int, column: ColumnPlan, arrays: list[Array | None]) -> ColumnPart:
+    def _part(self, number: int, column: ColumnLayout, arrays: list[Array | None]) -> ColumnPart:
         values, strings, splits, steps, present = arrays
         assert values is not None
-        width, count = self._layout.widths[number], len(self._block.records)
-        lists = count if steps is None else int(steps[count])
-        reader = ListReader(self._block, column, self._plan.origin, self._budget)
-        items = lists * width if splits is None else int(splits[lists])
+        lists = self._count if steps is None else int(steps[self._count])
+        items = lists * column.width if splits is None else int(splits[lists])
         if splits is not None:
             splits = _first(splits, lists + 1)
         if strings is not None:
             size, strings = int(strings[items]), _first(strings, items + 1)
             self._note(number, size, items, lists)
-            reader.charge_strings(items, size)
+            self._budget.copy(size, column.what, self._block.base)
+            self._budget.strings(items, self._block.base)
+            data = _first(values, size)
+            if column.plain:
+                return ColumnPart(data, strings)
             if splits is None:
-                splits = np.arange(lists + 1) * width
-            return reader.of_strings(strings, _first(values, size), splits, present, steps)
+                splits = np.arange(lists + 1) * column.width
+            return self._reader(column).of_strings(strings, data, splits, present, steps)
         self._note(number, items, 0, lists)
-        self._budget.copy(8 * items, f"column {column.name!r}", self._block.base)
-        return reader.of_numbers(_first(values, items), splits, lists, present, steps)
+        self._budget.copy(8 * items, column.what, self._block.base)
+        if column.plain:
+            return ColumnPart(_first(values, items).reshape(lists, *column.shape))
+        return self._reader(column).of_numbers(_first(values, items), splits, lists, present, steps)
+
+    def _reader(self, column: ColumnLayout) -> ListReader:
+        return ListReader(self._block, column.plan, self._plan.origin, self._budget)
 
     def _note(self, number: int, values: int, strings: int, lists: int) -> None:
-        count = max(len(self._block.records), 1)
+        count = max(self._count, 1)
         self._layout.usual[number] = values / count, strings / count, lists / count
 
 

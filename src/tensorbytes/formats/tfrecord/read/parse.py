@@ -68,7 +68,7 @@ def parse_examples(
     for part in run_pipeline(lambda piece: decode(piece, plan), pieces, many if len(blocks) > 1 else 1):
         budget.copy(2 * part.nbytes, "the columns of all records", 0)  # joining copies them
         parts.append(part)
-    return make_batch(_joined(parts), plan.outputs, to, device, budget)
+    return make_batch(_joined(parts), plan.outputs, plan.features, to, device, budget)
 
 
 _NOTHING = RecordBlock(memoryview(b""), np.empty((0, 2), np.int64), "", 0, 0)

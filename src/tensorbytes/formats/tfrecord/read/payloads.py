@@ -64,11 +64,13 @@ def numbers_of(which: Any, total: int) -> Array:
         return np.arange(*which.indices(total))
     given = np.asarray(which) if isinstance(which, list | np.ndarray) else None
     if given is not None and given.ndim == 1 and given.dtype.kind in "iu":
-        wrong = (given < -total) | (given >= total)
-        if wrong.any():
+        if not len(given):
+            return given.astype(np.int64)
+        if int(given.max()) >= total or int(given.min()) < -total:
+            wrong = (given < -total) | (given >= total)
             raise IndexError(f"record {given[np.argmax(wrong)]}: there are {total}")
         numbers: Array = given.astype(np.int64)
-        return np.where(numbers < 0, numbers + total, numbers)
+        return numbers if int(numbers.min()) >= 0 else np.where(numbers < 0, numbers + total, numbers)
     numbers = np.arange(total)[which]
     if numbers.ndim != 1:
         raise IndexError(f"expected a number, a slice or a list of numbers, got {which!r}")

@@ -12,12 +12,13 @@ import numpy as np
 from tensorbytes import dtypes
 from tensorbytes.budget import Budget
 from tensorbytes.errors import LIMITS, Limits, UnsupportedError
+from tensorbytes.formats.tfrecord import example
 from tensorbytes.formats.tfrecord.files.framing import BLOCK_BYTES, RecordBlock
 from tensorbytes.formats.tfrecord.files.memory import offsets_of
 from tensorbytes.formats.tfrecord.read import stored
 from tensorbytes.formats.tfrecord.schema import Feature, Schema
 from tensorbytes.formats.tfrecord.schema.defaults import STRINGS
-from tensorbytes.formats.tfrecord.schema.specs import Viewed
+from tensorbytes.formats.tfrecord.schema.specs import Partitioned, Viewed
 
 # About what a column takes beside its values.
 COLUMN_BYTES = 2048
@@ -68,6 +69,12 @@ class Plan:
             if views is not None
             else {column.name: Viewed(column.key, column.feature, None, column.in_lists) for column in self.columns}
         )
+        # What is known of the columns that come out, but for those that are other values than features.
+        self.features = {
+            name: (column.feature, column.depth)
+            for name, column in self.outputs.items()
+            if column.view is None or isinstance(column.view, Partitioned)
+        }
         for column in self.columns:
             _check_column(column)
         self.default_bytes = sum(stored.default_bytes(column.feature) for column in self.columns)
@@ -128,24 +135,37 @@ class Layout:
     """What the kernel is told of the columns: those of features, then those of feature lists, each in rising order."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
-        self.columns = [column for group in groups for column in group.columns]
+        self.columns = [ColumnLayout(column) for group in groups for column in group.columns]
         keys = [key for group in groups for key in group.keys]
         self.keys, self.offsets = b"".join(keys), offsets_of([*map(len, keys)])
         self.features = len(groups[0].columns)
-        self.widths = [_width(column) for column in self.columns]
+        self.widest = max((column.width for column in self.columns), default=0)
         self.fields = np.array(
-            [
-                (column.feature.kind_number, column.optional, width)
-                for column, width in zip(self.columns, self.widths, strict=True)
-            ],
-            np.int64,
+            [(column.kind, column.optional, column.width) for column in self.columns], np.int64
         ).reshape(-1, 3)
         # What a record had of each column in the last block: values, strings, lists.
         self.usual: list[tuple[float, float, float] | None] = [None] * len(self.columns)
         self.learned = False  # whether there was one
 
 
-def _width(column: ColumnPlan) -> int:
-    """The items of each list; -1 where they vary."""
-    width = column.feature.width
-    return -1 if width is None else width
+class ColumnLayout:
+    """What is known of a column before any record is read."""
+
+    __slots__ = ("dtype", "in_lists", "kind", "optional", "plain", "plan", "shape", "varies", "what", "width")
+
+    def __init__(self, plan: ColumnPlan) -> None:
+        feature = plan.feature
+        self.plan, self.in_lists, self.optional = plan, plan.in_lists, plan.optional
+        self.what = f"column {plan.name!r}"
+        self.kind = feature.kind_number
+        # The items of each list; -1 where they vary.
+        self.width = -1 if feature.width is None else feature.width
+        self.varies = self.width < 0 or (self.optional and not self.in_lists)
+        self.dtype = np.dtype({example.BYTES: np.uint8, example.FLOAT: np.float32}.get(self.kind, np.int64))
+        self.shape = tuple(n or 0 for n in feature.shape)
+        # Whether what the kernel writes is the column as it comes out.
+        self.plain = not (self.varies or self.in_lists) and (
+            feature.dtype == "bytes" and feature.encoding == "flat" and not self.shape
+            if self.kind == example.BYTES
+            else dtypes.to_numpy(feature.dtype) == self.dtype
+        )

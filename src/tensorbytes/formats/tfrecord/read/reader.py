@@ -33,11 +33,11 @@ from tensorbytes.formats.tfrecord.files import framing, salvage
 from tensorbytes.formats.tfrecord.files.bytestreams import ByteStream
 from tensorbytes.formats.tfrecord.files.follow import Follow, check_start, follow_blocks
 from tensorbytes.formats.tfrecord.files.framing import Cut, RecordBlock
-from tensorbytes.formats.tfrecord.files.index import Disproved, Index, indexes
+from tensorbytes.formats.tfrecord.files.index import Disproved, Index, Shelf, indexes
 from tensorbytes.formats.tfrecord.files.inputs import Inputs
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.files.sample import Sample
-from tensorbytes.formats.tfrecord.kinds import OF_BYTES
+from tensorbytes.formats.tfrecord.kinds import MOST_RECORDS, OF_BYTES
 from tensorbytes.formats.tfrecord.read.batch import Batch
 from tensorbytes.formats.tfrecord.read.batches import Batches
 from tensorbytes.formats.tfrecord.read.columns import Columns, joined
@@ -121,8 +121,9 @@ def open_records(
 
 
 class Records(Displayed):
-    """Made by open_records. Can be iterated any number of times; holds no file open in between. Can be pickled, and so
-    sent to other processes, unless it reads file objects: torch's DataLoader and Grain take it as a dataset.
+    """Made by open_records. Can be iterated any number of times; holds no file open in between, but may keep a map of
+    one whose records were asked for by number. Can be pickled, and so sent to other processes, unless it reads file
+    objects: torch's DataLoader and Grain take it as a dataset.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Records(Displayed):
         self._checked = False  # whether the records are Examples
         self._plan = self._first_plan(schema)
         self._indexes: list[Index] | None = None
+        self._shelf: Shelf | None = None  # all of them, proved
         self.damages: list[Damage] = []
         self._damage_budget = Budget(limits)
         self._follow: Follow | None = None
@@ -200,7 +202,7 @@ class Records(Displayed):
                     f"records of a file object can't be pickled or copied: {storage.describe(target)}",
                     hints=[Hint(purpose="open them by their path")],
                 )
-        dropped = ("_inputs", "_plan", "_indexes", "_damage_budget", "_peeked")
+        dropped = ("_inputs", "_plan", "_indexes", "_shelf", "_damage_budget", "_peeked")
         kept = {name: field for name, field in vars(self).items() if name not in dropped}
         plan = self._plan
         return kept | {
@@ -216,7 +218,7 @@ class Records(Displayed):
         if known is not None:
             schema, origin, closed, of_bytes, views = known
             self._plan = Plan(schema, origin, closed, self._limits, self._inputs.nbytes, of_bytes, views)
-        self._indexes, self._damage_budget, self._peeked = None, Budget(self._limits), None
+        self._indexes, self._shelf, self._damage_budget, self._peeked = None, None, Budget(self._limits), None
 
     @property
     def paths(self) -> list[str]:
@@ -235,7 +237,7 @@ class Records(Displayed):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._indexes = None
+        self._indexes = self._shelf = None
 
     # ---- the schema ----------------------------------------------------------
 
@@ -277,8 +279,10 @@ class Records(Displayed):
 
     def _learn(self, keep: bool = False) -> Plan | None:
         """Look at some records for what they are; None if there are none. keep: reading goes on where that ends."""
+        if self._plan is not None:
+            return self._plan
         once = self._inputs.read_once or self._follow is not None  # the end of a file that grows may be half a record
-        if self._plan is None and not once:
+        if not once:
             self._plan = self._sampled_plan()
         if self._plan is None:
             self._plan = self._peeked_plan(keep or once)
@@ -321,8 +325,7 @@ class Records(Displayed):
         """Refuse a file that is not one of Examples, if a schema said that it is."""
         if not self._checked:
             for block in islice(blocks, 1):
-                if len(some := framing.sound(block).records):
-                    check_examples(block._replace(records=some))
+                check_examples(framing.sound(block._replace(records=block.records[:MOST_RECORDS])))
             self._checked = True
 
     @property
@@ -426,11 +429,14 @@ class Records(Displayed):
             number, block = numbered
             if isinstance(block, Exception):
                 return Columns({}, 0), block
+            columns, failure = None, None
             with contextlib.suppress(TensorbytesError):
-                return decode(block, share), None
-            # It fails, or takes much memory: all of the limits, but only when the columns before it are gone.
-            order.wait_for(number)
-            return decode_sound(block, plan.within(limits, held()))
+                columns = decode(block, share)
+            if columns is None:  # it fails, or takes much memory: all of the limits, once the columns before are gone
+                order.wait_for(number)
+                columns, failure = decode_sound(block, plan.within(limits, held()))
+            columns.ends = (block.base + record_ends(block))[: columns.count]
+            return columns, failure
 
         items = enumerate(parts(chain([first], found)))
         del first
@@ -555,7 +561,8 @@ class Records(Displayed):
         return Budget(self._limits, _UNKNOWN_BYTES if size is None else max(size, framing.BLOCK_BYTES))
 
     def _batch(self, parts: Columns, to: str) -> Batch:
-        return make_batch(parts, self._any_plan().outputs, to, self._device, self._batch_budget())
+        plan = self._any_plan()
+        return make_batch(parts, plan.outputs, plan.features, to, self._device, self._batch_budget())
 
     def _arrow_columns(self) -> dict[str, tuple[Feature, int]]:
         """For each column: its feature, and how many lists there are around it."""
@@ -637,8 +644,17 @@ class Records(Displayed):
                 ) from None
         return self._indexes
 
+    def _all(self) -> Shelf:
+        """The records of all files, whose indexes are proved."""
+        shelf = self._shelf
+        if shelf is None:
+            for index in self._index():
+                len(index)
+            shelf = self._shelf = Shelf(self._index())
+        return shelf
+
     def __len__(self) -> int:
-        return sum(len(index) for index in self._index())
+        return len(self._all())
 
     def __getitem__(self, which: Any) -> Any:
         """Record number i as a dict; for a slice or a list of numbers their columns, as a Batch. With `message`, the
@@ -681,6 +697,12 @@ class Records(Displayed):
 
     def _picked(self, numbers: Array) -> Columns:
         """The columns of these records, in this order."""
+        block = self._all().read(numbers)
+        if block is not None:
+            plan = self._checked_plan()
+            with contextlib.suppress(TensorbytesError):  # the same again, file by file, names the record
+                return decode(block, plan)
+            del block
         found, places = [], []
         for owner, mine, inside in self._owners(numbers):
             found.append(self._columns_of(owner, inside))
@@ -695,18 +717,23 @@ class Records(Displayed):
         if len(self._index()) == 1:
             yield from [(0, np.arange(len(numbers)), numbers)] if len(numbers) else []
             return
-        starts = np.cumsum([0, *map(len, self._index())])
+        starts = self._all().starts
         owners = np.searchsorted(starts, numbers, side="right") - 1
         for owner in np.unique(owners).tolist():
             mine = np.flatnonzero(owners == owner)
             yield owner, mine, numbers[mine] - starts[owner]
 
-    def _columns_of(self, owner: int, numbers: Array) -> Columns:
-        """The columns of records of one file."""
-        plan, index = self._any_plan(), self._index()[owner]
+    def _checked_plan(self) -> Plan:
+        """The plan, once it is known that the records are Examples."""
+        plan = self._any_plan()
         if not self._checked:
             with self._sample() as sample:
                 self._check_kind(sample)
+        return plan
+
+    def _columns_of(self, owner: int, numbers: Array) -> Columns:
+        """The columns of records of one file."""
+        plan, index = self._checked_plan(), self._index()[owner]
         try:
             return decode(index.read(numbers), plan)
         except TensorbytesError as error:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,15 @@ class Feature:
     optional: bool = False
     default: Any = None
     quantize: Any = None
+    # What follows from them, and is asked for with every block that is read.
+    kind: str = field(init=False)  # the list that holds it: "bytes", "float" or "int64"
+    kind_number: int = field(init=False)  # the field of that list in the message Feature: 1, 2 or 3
+    size: int | None = field(init=False)  # the values in a record; None if that varies
+    width: int | None = field(init=False)  # the list items in a record: 1 where they hold whole arrays
 
     def __post_init__(self) -> None:
-        def settle(field: str, value: Any) -> None:
-            object.__setattr__(self, field, value)
+        def settle(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
 
         settle("dtype", dtype_name(self.dtype))
         _check_dtype(self.dtype)
@@ -70,6 +75,10 @@ class Feature:
             settle("encoding", quantized.checked_encoding(self.dtype, self.shape, self.encoding, self.quantize))
         settle("encoding", _checked_encoding(self.dtype, self.encoding))
         _check_varying(self.encoding, self.shape)
+        settle("kind", _kind(self.dtype, self.encoding))
+        settle("kind_number", KINDS[self.kind])
+        settle("size", None if None in self.shape else math.prod(n or 0 for n in self.shape))
+        settle("width", 1 if self.encoding in ("tensorproto", "raw") else self.size)
         if not isinstance(self.optional, bool):
             raise UsageError(f"optional must be True or False, got {brief(self.optional)}")
         if self.default is not None:
@@ -99,29 +108,6 @@ class Feature:
                 raise UsageError(f"expected a pair (dtype, shape), got {brief(spec)}")
             return cls(*spec)
         return cls(spec)
-
-    @property
-    def kind(self) -> str:
-        """The list that holds it: "bytes", "float" or "int64"."""
-        if self.encoding != "flat" or self.dtype in STRINGS:
-            return "bytes"
-        return "float" if defaults.family(self.dtype) == "float" else "int64"
-
-    @property
-    def kind_number(self) -> int:
-        """The field of that list in the message Feature: 1, 2 or 3."""
-        return KINDS[self.kind]
-
-    @property
-    def size(self) -> int | None:
-        """The values in a record; None if that varies."""
-        known = [n for n in self.shape if n is not None]
-        return math.prod(known) if len(known) == len(self.shape) else None
-
-    @property
-    def width(self) -> int | None:
-        """The list items in a record: 1 where they hold whole arrays; None if that varies."""
-        return 1 if self.encoding in ("tensorproto", "raw") else self.size
 
     def default_array(self) -> Array:
         """The default as a read-only array of the shape (of objects, for text and bytes)."""
@@ -264,6 +250,12 @@ def _misfit(dtype: str, encoding: str) -> str:
     if encoding == "tensorproto" and not dtypes.get(dtype).in_tensorflow:
         return f"TensorFlow has no such dtype; use '{default_encoding(dtype)}'"
     return ""
+
+
+def _kind(dtype: str, encoding: str) -> str:
+    if encoding != "flat" or dtype in STRINGS:
+        return "bytes"
+    return "float" if defaults.family(dtype) == "float" else "int64"
 
 
 def _check_varying(encoding: str, shape: Shape) -> None:

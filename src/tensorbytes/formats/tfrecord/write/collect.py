@@ -180,12 +180,11 @@ class Arrays:
 
 def _array_form(
     shape: tuple[int | None, ...], kinds: tuple[np.dtype[Any], ...]
-) -> tuple[type, bytes, tuple[int, ...]] | None:
-    """(class, format, sizes) of arrays that are taken as they are; None where no buffer tells of what they are."""
+) -> tuple[type, str, np.dtype[Any], tuple[int, ...]] | None:
+    """(class, "dtype", dtype, sizes) of arrays that are taken as they are; None where a dtype is not the only one."""
     if not kinds or kinds[0].isbuiltin != 1:
         return None
-    format = memoryview(np.empty(0, kinds[0]).data).format
-    return np.ndarray, format.encode(), tuple(-1 if n is None else n for n in shape)
+    return np.ndarray, "dtype", kinds[0], tuple(-1 if n is None else n for n in shape)
 
 
 def _quick_integers(x: list[Any]) -> bytes | None:

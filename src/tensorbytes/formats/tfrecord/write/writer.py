@@ -213,8 +213,7 @@ class RecordWriter(Closable):
 
         Values are copied. A row that does not fit the schema raises, and is not kept.
         """
-        if self._lock._is_owned():  # type: ignore[attr-defined]
-            check_between_calls(self, self._lock)
+        check_between_calls(self, self._lock)
         if type(row) is not dict:
             row = accept.as_row(row)
         with self._lock:
