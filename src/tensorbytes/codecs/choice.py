@@ -78,8 +78,10 @@ class Choices:
 class _Looks:
     """What pipelines leave of a sample of a tensor; each is tried once."""
 
-    def __init__(self, sample: memoryview, elements: Elements) -> None:
+    def __init__(self, sample: memoryview, stretch: int, elements: Elements) -> None:
         self._sample, self._elements = sample, elements
+        # The leap from one stretch to the next is no difference of neighbours: these are looked at one by one.
+        self._stretches = [sample[at : at + stretch] for at in range(0, len(sample), stretch)]
         self._sizes: dict[Pipeline, int] = {}
         # Two quick looks spare most others: whether bytes are uneven in any plane, and whether any repeat.
         self.coded = self.share(Pipeline(layout="shuffle" if elements.width > 1 else "", codec="huffman"))
@@ -89,7 +91,8 @@ class _Looks:
     def size(self, pipeline: Pipeline) -> int:
         found = self._sizes.get(pipeline)
         if found is None:
-            found = self._sizes[pipeline] = _size(pipeline, [self._sample], self._elements)
+            seen = self._stretches if pipeline.delta else [self._sample]
+            found = self._sizes[pipeline] = _size(pipeline, seen, self._elements)
         return found
 
     def share(self, pipeline: Pipeline) -> float:
@@ -100,10 +103,10 @@ def choose(data: memoryview, elements: Elements, known: Choices | None = None) -
     """The pipeline for a tensor; None to leave it raw. `known`: what was chosen for others, to be added to."""
     if len(data) < _LEAST_BYTES:
         return None
-    sample = _sample(data, elements.width)
+    sample, stretch = _sample(data, elements.width)
     if _constant(sample):
         return _mostly_constant(data, elements)
-    looks = _Looks(sample, elements)
+    looks = _Looks(sample, stretch, elements)
     if min(looks.coded, looks.searched) > _WORTHWHILE:
         return None
     found = known.find(elements, looks) if known is not None else None
@@ -198,14 +201,14 @@ def _constant(data: memoryview) -> bool:
     return bool((values == values[0]).all())
 
 
-def _sample(data: memoryview, width: int) -> memoryview:
-    """Stretches from the whole of it, starting at elements, one after another; all of a small tensor."""
+def _sample(data: memoryview, width: int) -> tuple[memoryview, int]:
+    """Stretches from the whole of it, starting at elements, one after another, and their size; all if it is small."""
     size = min(max(len(data) // _SHARE, _LEAST_SAMPLE), _MOST_SAMPLE) // _BLOCKS // width * width
     if len(data) <= max(_BLOCKS * size, chunked.CHUNK_BYTES // 4):
-        return data
+        return data, len(data)
     step = (len(data) - size) // (_BLOCKS - 1)
     starts = (step * k // width * width for k in range(_BLOCKS))
-    return memoryview(b"".join(data[start : start + size] for start in starts))
+    return memoryview(b"".join(data[start : start + size] for start in starts)), size
 
 
 def _chunks(data: memoryview) -> list[memoryview]:
