@@ -14,7 +14,8 @@ import tensorbytes as tb
 from tensorbytes import _wire, api
 from tensorbytes._wire import _kernel as compiled
 from tensorbytes._wire import objects_reference as reference
-from tensorbytes._wire.reference import frames, varint
+from tensorbytes._wire.common import varint
+from tensorbytes._wire.reference import frames
 from tensorbytes.formats import _shortcut as shortcut
 from tensorbytes.formats import frame
 from tensorbytes.formats._safetensors import header as header_module

@@ -8,74 +8,56 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tensorbytes._wire import reference
-from tensorbytes._wire.columns_reference import MOST_DECIMAL, MOST_SCALE
-from tensorbytes._wire.example_write_reference import FORM_ARRAY, FORM_BYTES, FORM_INT64, FORM_OTHER, FORM_TEXT
-from tensorbytes._wire.filters_reference import MOST_BITS
-from tensorbytes._wire.huffman_reference import PLANES_SLACK
-from tensorbytes._wire.huffman_reference import SLACK as HUFFMAN_SLACK
-from tensorbytes._wire.portions import portions
-from tensorbytes._wire.reference import (
+from tensorbytes._wire.common import (
     BAD_DATA,
     BAD_LENGTH,
     CUT_HEADER,
     CUT_PAYLOAD,
+    FORM_ARRAY,
+    FORM_BYTES,
+    FORM_INT64,
+    FORM_OTHER,
+    FORM_TEXT,
+    HUFFMAN_SLACK,
     LARGE_PAYLOAD,
+    MOST_BITS,
+    MOST_DECIMAL,
+    MOST_SCALE,
     OK,
+    PLANES_SLACK,
     SMALL,
     mask,
     varint,
 )
+from tensorbytes._wire.portions import portions
 from tensorbytes.typing import Buffer, bytes_view
 
 _CHOICE = os.environ.get("TENSORBYTES_KERNEL", "auto")
 if _CHOICE not in ("auto", "compiled", "reference"):
     raise ImportError(f"TENSORBYTES_KERNEL={_CHOICE!r}: expected auto, compiled or reference")
 
-if TYPE_CHECKING or _CHOICE == "reference":
-    kernel = reference
-else:
+ACCELERATED: bool = _CHOICE != "reference"
+if not TYPE_CHECKING and ACCELERATED:
     try:
         from tensorbytes._wire import _kernel as kernel
     except ImportError:
         if _CHOICE == "compiled":
             raise
-        kernel = reference
-
-ACCELERATED: bool = kernel is not reference
-
-if TYPE_CHECKING or not ACCELERATED:
-    from tensorbytes._wire import example_decode_reference as decoding
-    from tensorbytes._wire import example_reference as examples
-else:
-    examples = decoding = kernel
-
-if TYPE_CHECKING or not ACCELERATED:
-    from tensorbytes._wire import salvage_reference as salvage
-else:
-    salvage = kernel
-
-if TYPE_CHECKING or not ACCELERATED:
-    from tensorbytes._wire import filters_reference as filters
-    from tensorbytes._wire import huffman_reference as huffman
-else:
-    filters = huffman = kernel
+        ACCELERATED = False
 
 if TYPE_CHECKING or not ACCELERATED:
     from tensorbytes._wire import columns_reference as columns
-else:
-    columns = kernel
-
-if TYPE_CHECKING or not ACCELERATED:
-    from tensorbytes._wire import rows_reference as rows
-else:
-    rows = kernel
-
-if TYPE_CHECKING or not ACCELERATED:
+    from tensorbytes._wire import example_decode_reference as decoding
+    from tensorbytes._wire import example_reference as examples
+    from tensorbytes._wire import filters_reference as filters
+    from tensorbytes._wire import huffman_reference as huffman
     from tensorbytes._wire import numbers_reference as numbers
     from tensorbytes._wire import objects_reference as objects
+    from tensorbytes._wire import reference as kernel
+    from tensorbytes._wire import rows_reference as rows
+    from tensorbytes._wire import salvage_reference as salvage
 else:
-    numbers = objects = kernel
+    columns = decoding = examples = filters = huffman = numbers = objects = rows = salvage = kernel
 
 crc32c = kernel.crc32c
 scan = kernel.scan

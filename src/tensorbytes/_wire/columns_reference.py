@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes._wire.common import MOST_DECIMAL, MOST_SCALE
 from tensorbytes.typing import Buffer, bytes_view
 
-# Under it: 18 digits.
-MOST_DECIMAL = 10**18
-MOST_SCALE = 6
 _MOST_DIGITS = 18
 _DIGITS = 4  # that are written at a time
 _PIECE = 1 << 16

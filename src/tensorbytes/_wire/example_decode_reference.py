@@ -25,9 +25,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from tensorbytes._wire.common import mask
 from tensorbytes._wire.example_reference import decode_varints, each_run, enter, entries, varints
 from tensorbytes._wire.example_write_reference import BYTES, FLOAT, INT64, Array, items_of, known_kind, rising
-from tensorbytes._wire.reference import crc32c, mask
+from tensorbytes._wire.reference import crc32c
 from tensorbytes.typing import Buffer, bytes_view
 
 _DONE, _DAMAGED, _ODD, _ROOM = range(4)

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tensorbytes._wire.reference import crc32c, frame_header, mask, strings_pack, varint
+from tensorbytes._wire.common import mask, varint
+from tensorbytes._wire.reference import crc32c, frame_header, strings_pack
 from tensorbytes.typing import Buffer, bytes_view
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -129,9 +130,6 @@ def _packed(values: Array) -> bytes:
     out[ends - 1] &= 0x7F
     return out.tobytes()
 
-
-# The usual forms of values, of which `collect_row` needs nobody's help to keep a copy.
-FORM_OTHER, FORM_BYTES, FORM_TEXT, FORM_INT64, FORM_ARRAY = range(5)
 
 # (name, form, detail, values, add); see `collect_row`
 RowColumn: TypeAlias = tuple[str, int, Any, list[Any], Callable[[Any], int]]

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes._wire.common import MOST_BITS
 from tensorbytes.typing import Buffer, bytes_view
-
-MOST_BITS = 56
 
 
 def planes_split(src: Buffer, out: Buffer, width: int, rotate: bool, portable: bool = False) -> None:

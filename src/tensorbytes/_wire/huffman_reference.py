@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes._wire.common import HUFFMAN_SLACK, PLANES_SLACK, mask
 from tensorbytes._wire.filters_reference import planes_join, planes_split
-from tensorbytes._wire.reference import crc32c, mask
+from tensorbytes._wire.reference import crc32c
 from tensorbytes.typing import Buffer, bytes_view
 
 MOST_BITS = 11
-SLACK = 16
-PLANES_SLACK = 48
 _STREAMS = 4
 _FIXED = struct.Struct("<BBIII")
 _GLANCE_FROM, _GLANCE_BYTES = 65536, 256
@@ -21,7 +20,7 @@ _GLANCE_FROM, _GLANCE_BYTES = 65536, 256
 
 def huffman_encode(plane: Buffer, out: Buffer, portable: bool = False) -> int:
     src, dst = np.frombuffer(bytes(bytes_view(plane)), np.uint8), bytes_view(out)  # a copy: it may change meanwhile
-    if len(dst) < len(src) + SLACK:
+    if len(dst) < len(src) + HUFFMAN_SLACK:
         raise ValueError("huffman_encode: the sizes of the buffers don't fit")
     n = len(src)
     if n < 2 or _looks_random(src):

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorbytes._wire import reference
-from tensorbytes._wire.reference import LARGE_PAYLOAD, SMALL, crc32c, frames, mask, scan, varint
+from tensorbytes._wire.common import LARGE_PAYLOAD, SMALL, mask, varint
+from tensorbytes._wire.reference import crc32c, frames, scan
 from tensorbytes.typing import Buffer, bytes_view
 
 ALONE, DICT, LIST, TUPLE = range(4)

@@ -17,12 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from tensorbytes._wire.common import (
+    BAD_DATA,
+    BAD_LENGTH,
+    CUT_HEADER,
+    CUT_PAYLOAD,
+    LARGE_PAYLOAD,
+    OK,
+    SMALL,
+    mask,
+    varint,
+)
 from tensorbytes.typing import Buffer, bytes_view
-
-OK, CUT_HEADER, CUT_PAYLOAD, BAD_LENGTH, BAD_DATA = range(5)
-# What a scan verifies beyond lengths: nothing, everything, or payloads that are not large.
-LENGTHS, ALL, SMALL = range(3)
-LARGE_PAYLOAD = 1 << 20
 
 _POLYNOMIAL = 0x82F63B78
 _MAX_RANK = 64
@@ -101,11 +107,6 @@ def _apply(operator: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.n
     for bit in range(32):
         result ^= np.where(values >> np.uint32(bit) & np.uint32(1), operator[bit], np.uint32(0))
     return result
-
-
-def mask(crc: int) -> int:
-    """TFRecord's masking, so that checksums of checksums stay sound."""
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame_header(length: int) -> bytes:
@@ -354,20 +355,6 @@ def start_writeback(fd: int, offset: int, size: int) -> None:
     """Has the disk begin to take these bytes of a file, without waiting for it; here nothing, for it is only a hint."""
     if fd < 0 or offset < 0 or size < 0:
         raise IndexError("a position is negative")
-
-
-_ONE_BYTE = [bytes([value]) for value in range(128)]
-
-
-def varint(value: int) -> bytes:
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def strings_pack(tag: int, offsets: Buffer, data: Buffer) -> bytes:

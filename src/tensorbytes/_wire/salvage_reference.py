@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorbytes._wire import reference
+from tensorbytes._wire.common import mask
 from tensorbytes.typing import Buffer, bytes_view
 
 _HEADER, _CHECKSUM = 12, 4
@@ -70,7 +71,7 @@ def closing(buffer: Buffer, start: int, end: int, crc: int) -> tuple[int, int]:
         crc = reference.crc32c(data[done:at], crc)
         done = at
         stored = int.from_bytes(data[at : at + _CHECKSUM], "little")
-        if end - at < _CHECKSUM + _HEADER or stored == reference.mask(crc):
+        if end - at < _CHECKSUM + _HEADER or stored == mask(crc):
             return at, crc
         at += 1
 

@@ -15,12 +15,11 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensorbytes import _wire, dtypes
-from tensorbytes._wire.example_write_reference import RowColumn
 from tensorbytes.errors import RECORDS, SchemaError, SchemaWarning, UsageError, naming_parameters
 from tensorbytes.formats.tfrecord.files.memory import Memory
 from tensorbytes.formats.tfrecord.schema import ColumnFeature, Feature, Schema, sidecar_path
@@ -42,6 +41,9 @@ from tensorbytes.io.workers import count_threads, map_in_order
 from tensorbytes.rows import Table, fill_missing
 from tensorbytes.tensor import Array, Ragged
 from tensorbytes.typing import Buffer
+
+if TYPE_CHECKING:
+    from tensorbytes._wire.example_write_reference import RowColumn
 
 # Rows are turned into bytes when there are this many of them, or this much.
 _ROWS = 2048
