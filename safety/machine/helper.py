@@ -154,14 +154,19 @@ class Worker:
 
     def fork(self, slot: int) -> int:
         """A child that inherits all that is open, and lives on."""
+        heard, said = os.pipe()
         child = os.fork()
         if not child:
+            os.write(said, b"!")
             for fd in map(int, os.listdir("/proc/self/fd")):
                 with contextlib.suppress(OSError):  # the socket is the worker's alone: its end tells of a death
                     if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
                         os.close(fd)
             while True:
                 signal.pause()
+        os.read(heard, 1)  # until it has dropped what is the worker's alone, which takes a while on a busy machine
+        os.close(heard)
+        os.close(said)
         return child
 
     def reset(self, slot: int) -> None:

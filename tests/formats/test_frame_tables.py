@@ -126,6 +126,24 @@ def test_what_is_not_a_table_is_not_written():
                 formats.get(format).dumps(wrong, frozenset(), {})
 
 
+@pytest.mark.parametrize("kept", [1, 12, 20, 61])
+def test_groups_before_a_torn_end_are_given_before_the_error(kept, tmp_path):
+    """As the objects of any stream are; whoever wants all of it is told, and gets nothing."""
+    path = tmp_path / "x.tb"
+    raw = write("table-groups")
+    path.write_bytes(raw)
+    with tb.open(path, "a") as writer:
+        writer.write({"x": np.zeros(3, np.int64)})
+    path.write_bytes(path.read_bytes()[: len(raw) + kept])
+    found = []
+    with pytest.raises(tb.errors.CorruptError), tb.open(path) as objects:
+        found.extend(iter(objects))
+    assert [len(group["x"]) for group in found] == [group.rows for group in TABLES["table-groups"][0]]
+    for whole in (tb.load, tb.inspect, tb.stats):
+        with pytest.raises(tb.errors.CorruptError):
+            whole(path)
+
+
 @pytest.mark.parametrize("format", ["npz", "torchfile", "checkpoint"])
 def test_other_formats_refuse_rather_than_forget(format):
     with pytest.raises((tb.errors.LossError, tb.errors.UsageError)):

@@ -210,15 +210,20 @@ class _OpenedFrame(Opened):
             yield first
             yield from found
             return
-        rest, budget = [], Budget(self.limits, self.size)
-        for document in found:
-            budget.tensors(len(document.leaves))
-            rest.append(document)
-        if any(document.rows is None for document in rest):  # objects that were added to a table: a stream of both
-            yield first
+        rest, budget, damage = [], Budget(self.limits, self.size), None
+        try:
+            for document in found:
+                budget.tensors(len(document.leaves))
+                rest.append(document)
+        except CorruptError as error:  # what is sound before it is given first
+            damage = error
+        if damage is not None or any(document.rows is None for document in rest):
+            yield first  # objects that were added to a table are a stream of both
             yield from rest
-            return
-        yield self._joined([first, *rest], lazy) if rest else first._replace(item=0)
+        else:
+            yield self._joined([first, *rest], lazy) if rest else first._replace(item=0)
+        if damage is not None:
+            raise damage
 
     def _joined(self, groups: list[Document], lazy: bool) -> Document:
         """Groups of rows as one: each column is put together when it is asked for, or now."""
