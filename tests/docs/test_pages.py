@@ -117,6 +117,7 @@ def test_the_site_has_every_page_once():
     assert {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]} <= set(listed)
 
 
+@pytest.mark.deep  # `make docs` builds it, too
 def test_the_site_builds(tmp_path):
     """With MkDocs, where it is installed: no warnings, and nothing fetched from elsewhere."""
     pytest.importorskip("mkdocs", reason="the dependency group docs is not installed")

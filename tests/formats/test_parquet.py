@@ -19,6 +19,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from tests.formats.test_arrow import assert_same, attempt  # noqa: E402
 from tests.support.arrow_cases import DOCUMENTS, FOREIGN_LISTS, foreign, ragged_rows, rows, rows_of, whole  # noqa: E402
+from tests.support.tiers import deep_but  # noqa: E402
 
 WAYS = {
     "default": {},
@@ -242,7 +243,7 @@ def test_every_truncation():
             tb.loads(raw[:size], "parquet")
 
 
-@pytest.mark.parametrize("way", ["default", "none"])
+@pytest.mark.parametrize("way", deep_but(["default"], ["default", "none"]))
 def test_bits_that_flip(way):
     raw = bytearray(small(**WAYS[way]))
     for at in range(0, len(raw), 2):

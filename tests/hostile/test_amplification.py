@@ -51,7 +51,9 @@ def test_a_small_input_takes_a_bounded_amount_of_memory(case, limits):
     assert found["kept"], found
 
 
-@pytest.mark.parametrize("structure", deep_but(["lost_header"], ["claimed_record", "claims_in_claims", "lost_header"]))
+@pytest.mark.parametrize(
+    "structure", deep_but(["claimed_record"], ["claimed_record", "claims_in_claims", "lost_header"])
+)
 def test_193_the_claim_of_a_compressed_record_takes_the_limit_once(structure):
     """What arrives of it is held, up to the limit, and never moved as a whole."""
     found = run("verify", structure, 5 << 20, 1 << 28)
