@@ -58,6 +58,8 @@ RECORD_LINES = {
     "harder.order": ["tensorbytes", "the usual"],
     "harder.two": ["tensorbytes", "the usual"],
     "random": ["tensorbytes", "os.pread and CRC-check"],
+    "random.large": ["tensorbytes", "os.pread and CRC-check"],
+    "random.shards": ["tensorbytes", "os.pread and CRC-check"],
     "write.columns": ["tensorbytes", "TensorFlow", "TensorFlow, in place", "tfrecord"],
     "write.rows": ["tensorbytes", "TensorFlow", "TensorFlow, in place", "tfrecord"],
     "memory": ["tensorbytes", "before reading", "the limit"],

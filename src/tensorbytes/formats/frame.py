@@ -7,6 +7,7 @@ A document of n tensors is n records; a stream is any number of documents, numbe
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import os
@@ -193,13 +194,18 @@ class _OpenedFrame(Opened):
 
     @made_once
     def rows(self) -> bool:
-        """Whether it is a table. Where the first object is not a group of rows, no other is looked at."""
+        """Whether it is a table. Where the first object is not a group of rows, no other is looked at.
+
+        A table with a torn end is one: its rows are read up to there, and then the damage is told.
+        """
         found = super().decode(True) if self.size else iter(())
-        try:
-            first = next(found, None)
-            return first is not None and first.rows is not None and all(rest.rows is not None for rest in found)
-        except CorruptError:  # whoever reads it is told
-            return False
+        table = False
+        with contextlib.suppress(CorruptError):
+            for document in found:
+                table = document.rows is not None
+                if not table:
+                    break
+        return table
 
     def decode(self, lazy: bool) -> Iterator[Document]:
         found = super().decode(lazy)

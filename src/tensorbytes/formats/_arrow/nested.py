@@ -12,11 +12,12 @@ A field becomes one flat column for each of its leaves, under the path of the na
 | date, timestamp                       | datetime64 in its unit                                                |
 | duration, time                        | timedelta64 in its unit: a time is what passed since midnight         |
 | decimal                               | text, with every digit                                                |
-| month_interval, month_day_nano        | int32; int64 of months, days and nanoseconds                          |
+| month_day_nano_interval               | int64 of months, days and nanoseconds                                 |
 | dictionary, run_end_encoded           | those of their values                                                 |
 | null, a struct without fields         | rows that hold nothing: uint8 [n, 0]                                  |
 | an extension type                     | those of its storage                                                  |
 | union                                 | none: there is no neutral form                                        |
+| month_interval, day_time_interval     | none: pyarrow has no arrays of them                                   |
 
 masks[path, level] tells what is there: level 0 counts rows, level 1 the elements of their lists, and so on. A struct,
 or a list of structs, has masks of its own, under its own path. What is not there is zero, or empty; what stands below
@@ -175,8 +176,6 @@ def leaf_type(kind: Any) -> LeafType:
         return LeafType("datetime64", unit=kind.unit)
     if types.is_duration(kind) or types.is_time(kind):
         return LeafType("timedelta64", unit=kind.unit)
-    if text == "month_interval":
-        return LeafType("int32")
     if text == "month_day_nano_interval":
         return LeafType("int64", (3,))
     raise UnsupportedError(f"the Arrow type {text[:100]} has no neutral form")
