@@ -123,7 +123,11 @@ class Ipc(StoredTable):
     def has_nulls(self, number: int) -> bool | None:
         if self._batches is not None:
             if number not in self._nulls:
-                self._nulls[number] = any(any_null(batch.column(number)) for batch in self._batches)
+                with refusing(f"column {self.schema.field(number).name!r}"):
+                    columns = [batch.column(number) for batch in self._batches]
+                    for column in columns:  # before it is looked into: pyarrow ends the process over lengths below zero
+                        column.validate()
+                    self._nulls[number] = any(map(any_null, columns))
             return self._nulls[number]
         if self._has_dictionaries:  # whose words may be null, elsewhere
             return None
